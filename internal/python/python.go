@@ -116,6 +116,13 @@ func InspectInterpreter(ctx context.Context, path string) (Interpreter, error) {
 	return i, nil
 }
 
+// MinorVersion returns the major and minor number of a version: 3.11 for 3.11.2.
+func MinorVersion(version string) string {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	return strings.Trim(major+"."+minor, ".")
+}
+
 func isRecent(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")

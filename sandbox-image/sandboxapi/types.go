@@ -50,8 +50,9 @@ type LeaseRequest struct {
 // ServerHead is the first line, as JSON, of the body of POST /v1/servers/{G}. The program's standard input follows; the
 // response is its standard output. The program is the bridge or, with Install, the installer.
 type ServerHead struct {
-	// Package is npm:NAME@VERSION. With Install it is the package to install, otherwise an installed package, which the
-	// slot sees read-only at PackageDir(Package). Empty: no package. Install also accepts a PackageSet.
+	// Package is npm:NAME@VERSION or pypi:NAME@VERSION. Constraints of a package of PyPI may follow, each after a space.
+	// With Install it is the package or the PackageSet to install, otherwise an installed package, which the slot sees
+	// read-only at PackageDir(Package). Empty: no package.
 	Package string `json:"package,omitempty"`
 	Install bool   `json:"install,omitempty"`
 	// Registry is the address of the package registry. It requires Install.
@@ -72,8 +73,19 @@ type Folder struct {
 // ProgramsDir is the path at which an MCP server sees the operator's programs, read-only.
 const ProgramsDir = "/programs"
 
-// PackageDir returns the path at which an MCP server sees an installed package, read-only. It holds only Deno's cache
-// (DENO_DIR) and the lock file, deno.lock.
+// Paths that mcp-server needs for a package of PyPI: the interpreter as a server sees it, and the folder below
+// PackageDir that holds the package and its dependencies.
+const (
+	PythonProgram = "/usr/bin/python3"
+	PythonDir     = "python"
+)
+
+// IsPyPI reports whether a package is one of PyPI. Others are packages of npm.
+func IsPyPI(pkg string) bool { return strings.HasPrefix(pkg, "pypi:") }
+
+// PackageDir returns the path at which an MCP server sees an installed package, read-only. For a package of npm it
+// holds Deno's cache (DENO_DIR) and the lock file, deno.lock. For a package of PyPI it holds PythonDir and
+// requirements.lock.
 func PackageDir(pkg string) string { return "/packages/" + PackageKey(pkg) }
 
 // PackageKey returns the name of a package's folder.
@@ -87,7 +99,7 @@ func PackageSet(packages []string) string {
 	return strings.Join(slices.Sorted(slices.Values(packages)), " ")
 }
 
-// Packages is the body of PUT /v1/packages: the wanted packages of MCP servers, each npm:NAME@VERSION, and PackageSets.
+// Packages is the body of PUT /v1/packages: the wanted packages of MCP servers, each as in ServerHead, and PackageSets.
 type Packages struct {
 	Keep []string `json:"keep"`
 }

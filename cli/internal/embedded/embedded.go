@@ -76,6 +76,17 @@ type RunningError struct{ Up statedir.UpState }
 // Error names the endpoint.
 func (e *RunningError) Error() string { return "CodeForge is already running at " + e.Up.Endpoint() }
 
+// FindUV returns the program that installs packages of PyPI for a folder of binaries: .tools/uv beside it, or uv in it.
+// It returns "" if there is no such program.
+func FindUV(bin string) string {
+	for _, path := range []string{filepath.Join(filepath.Dir(bin), ".tools", "uv"), filepath.Join(bin, "uv")} {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return ""
+}
+
 // TypeScript returns the folder of the TypeScript compiler for a folder of binaries: .tools/typescript beside it, or
 // typescript in it. If there is none, the error is fs.ErrNotExist.
 func TypeScript(bin string) (string, error) {

@@ -14,6 +14,7 @@ import (
 type supervisorSetup struct {
 	State, APIs, Bin, Deno string
 	TypeScript             string // empty: no compiler
+	UV                     string // empty: no installer of packages of PyPI
 	// Keep lists the paths that the proxy reads under their real names: APIs, and the file of further authorities.
 	Keep []string
 	Port int
@@ -92,6 +93,9 @@ func sandboxArgs(p supervisorSetup, v hostView) []string {
 	}
 	if len(p.Folders) > 0 {
 		args = append(args, "--folders", v.Path(foldersName))
+	}
+	if p.UV != "" {
+		args = append(args, "--uv", v.Path("uv"))
 	}
 	if p.SkillsReadonly {
 		args = append(args, "--skills-readonly")

@@ -35,6 +35,7 @@ func prepareSetup(ctx context.Context, c Config) (p supervisorSetup, warnings []
 		warnings = append(warnings, warning)
 	}
 	p.TypeScript, _ = TypeScript(p.Bin)
+	p.UV = FindUV(p.Bin)
 	if c.Python != "" {
 		if _, err := os.Stat(c.Python); err != nil {
 			return p, nil, fmt.Errorf("PYTHON_PATH: %w", err)

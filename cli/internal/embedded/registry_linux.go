@@ -24,7 +24,7 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 	return append(c.Environ[:len(c.Environ):len(c.Environ)], "PACKAGE_REGISTRY="+string(registry)), ""
 }
 
-// needsPackages reports whether a file in the folder of APIs could name a package. It may report too many,
+// needsPackages reports whether a file in the folder of APIs could name a package of npm. It may report too many,
 // because only the proxy parses these files.
 func needsPackages(apis string) bool {
 	if _, err := os.Stat(filepath.Join(apis, catalog.PackagesFile)); err == nil {
@@ -33,6 +33,6 @@ func needsPackages(apis string) bool {
 	files, _ := filepath.Glob(filepath.Join(apis, "*", "config.json"))
 	return slices.ContainsFunc(files, func(path string) bool {
 		data, err := os.ReadFile(path)
-		return err == nil && bytes.Contains(data, []byte(`"package"`))
+		return err == nil && bytes.Contains(data, []byte(`"npm:`))
 	})
 }

@@ -17,6 +17,7 @@ func TestRegistry(t *testing.T) {
 		name, config, set, npm, want, warning string
 	}{
 		{"not needed", `{"domains": ["example.com"]}`, "", "exit 1", "", ""},
+		{"of PyPI", `{"mcp": {"package": "pypi:x@1"}}`, "", "exit 1", "", ""},
 		{"set", `{"mcp": {"package": "npm:x@1.0.0"}}`, "https://other.example.com/", "exit 1", "", ""},
 		{"asked", `{"mcp": {"package": "npm:x@1.0.0"}}`, "", "[ \"$*\" = 'config get registry' ] && echo " + address, address, ""},
 		{"silent", `{"mcp": {"package": "npm:x@1.0.0"}}`, "", "exit 1", "", "does not print its registry"},

@@ -32,7 +32,6 @@ var viewFolders = [...]struct{ name, source string }{
 	{"skills", "skills"},
 	{"runs", "runs"},
 	{"sandboxd", "sandboxd"},
-	{"packages", "packages"},
 	{"definitions", "definitions"},
 	{"logins", "logins"},
 	{"pins", "pins"},
@@ -55,7 +54,7 @@ func makeView(p supervisorSetup) (hostView, error) {
 	if err := unix.Mount("codeforge-tmp", tmp, "tmpfs", inert, "size="+tmpSize+",mode=1777"); err != nil {
 		return hostView{}, fmt.Errorf("mounting the sandbox's /tmp: %w", err)
 	}
-	needed := append([]string{p.State, p.Bin, p.Deno, p.TypeScript, p.Programs}, p.Keep...)
+	needed := append([]string{p.State, p.Bin, p.Deno, p.TypeScript, p.UV, p.Programs}, p.Keep...)
 	base, err := findPlace(append(needed, convert.Each(p.Folders, func(f hostfolder.Folder) string { return f.Path })...))
 	if err != nil {
 		return hostView{}, err
@@ -81,6 +80,7 @@ func makeView(p supervisorSetup) (hostView, error) {
 	}
 	for _, f := range []struct{ source, name string }{
 		{p.Bin, "bin"}, {p.Programs, "programs"}, {p.TypeScript, "typescript"},
+		{filepath.Join(p.State, "packages"), "packages"}, // packages of PyPI have libraries in machine code
 	} {
 		if f.source == "" {
 			continue
@@ -92,6 +92,11 @@ func makeView(p supervisorSetup) (hostView, error) {
 	for _, f := range p.Folders {
 		if err := v.bindFolder(f); err != nil {
 			return hostView{}, fmt.Errorf("the folder %s of the host: %w", f.Name, err)
+		}
+	}
+	if p.UV != "" {
+		if err := v.bindMount(p.UV, "uv", false); err != nil {
+			return hostView{}, err
 		}
 	}
 	return v, v.bindMount(p.Deno, "deno", false)

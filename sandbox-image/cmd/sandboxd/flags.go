@@ -25,7 +25,7 @@ type serveFlags struct {
 	runs, skills, tmp, state, code string
 	out                            string // of embedded mode
 	bridge, packages, programs     string
-	typescript, owner              string
+	typescript, uv, owner          string
 	folders                        string // the folder of the host's folders
 	listen, identity               string // for mcp-server in another pod
 	health, closed, authority      string // of a pod that shares its proxy
@@ -50,7 +50,7 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 		"runs": &f.runs, "skills": &f.skills, "tmp": &f.tmp, "state": &f.state, "code": &f.code, "out": &f.out,
 		"folders": &f.folders, "owner": &f.owner, "listen": &f.listen, "identity": &f.identity, "health": &f.health,
 		"closed": &f.closed, "authority": &f.authority, "bridge": &f.bridge, "packages": &f.packages,
-		"programs": &f.programs,
+		"programs": &f.programs, "uv": &f.uv,
 	} {
 		fs.StringVar(to, name, "", "")
 	}
@@ -128,7 +128,9 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 	if f.packages == "" {
 		f.packages = filepath.Join(f.state, "packages")
 	}
-	for _, path := range []*string{&f.code, &f.out, &f.packages, &f.bridge, &f.programs, &f.typescript, &f.folders} {
+	for _, path := range []*string{
+		&f.code, &f.out, &f.packages, &f.bridge, &f.programs, &f.typescript, &f.uv, &f.folders,
+	} {
 		if *path == "" {
 			continue
 		}

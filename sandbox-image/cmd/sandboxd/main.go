@@ -3,7 +3,7 @@
 //	sandboxd serve --mode embedded|container --socket SOCKET --deno PATH --ca FILE --runs DIR --skills DIR --tmp DIR
 //	               --state DIR [--slots N] [--warm N] [--memory BYTES] [--skills-readonly] [--bwrap PATH]
 //	               [--code DIR] [--owner FILE] [--servers N] [--server-memory BYTES] [--bridge PATH]
-//	               [--packages DIR] [--programs DIR] [--typescript DIR]
+//	               [--packages DIR] [--programs DIR] [--typescript DIR] [--uv PATH]
 //	               [--listen ADDR --identity DIR] [--drain TIME] [--health ADDR --authority ADDR [--closed ADDR]]
 //	sandboxd attach --socket SOCKET                   passes its stdio to serve, and exits when serve is done with it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served

@@ -112,7 +112,7 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 		return err
 	}
 	defer keep.Close()
-	servers, err := serverSlots(f)
+	servers, err := serverSlots(f, python)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/codeforge-mcp/codeforge/internal/python"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/packages"
@@ -24,6 +25,7 @@ const (
 func jailServers(f serveFlags) jail.Servers {
 	return jail.Servers{
 		Slots: f.servers, Bridge: pathIfExists(f.bridge), Packages: f.packages, Programs: pathIfExists(f.programs),
+		UV: pathIfExists(f.uv),
 		Limits: jail.Limits{
 			Memory: f.serverMemory, Processes: maxServerProcesses, Forks: true, FileSize: maxServerFileSize,
 			OpenFiles: maxOpenFiles,
@@ -41,7 +43,7 @@ func pathIfExists(path string) string {
 
 // serverSlots prepares the folder of packages and returns the pool's configuration for servers. If the bridge is
 // missing, only MCP servers are unavailable.
-func serverSlots(f serveFlags) (pool.Servers, error) {
+func serverSlots(f serveFlags, py sandboxapi.Python) (pool.Servers, error) {
 	s := pool.Servers{
 		Slots: f.servers, Memory: f.serverMemory, Watch: watchServer(f), Installing: jailServers(f).InstallFolder,
 	}
@@ -54,8 +56,14 @@ func serverSlots(f serveFlags) (pool.Servers, error) {
 	case err != nil:
 		s.Problem = "MCP servers cannot be started: " + err.Error()
 	}
+	switch {
+	case py.Version == "":
+		s.PyPIProblem = "packages of PyPI need Python: " + py.Problem
+	case pathIfExists(f.uv) == "":
+		s.PyPIProblem = "packages of PyPI are installed by uv, which is missing: make uv fetches it"
+	}
 	var err error
-	s.Packages, err = packages.OpenStore(f.packages)
+	s.Packages, err = packages.OpenStore(f.packages, python.MinorVersion(py.Version))
 	return s, err
 }
 

@@ -31,9 +31,10 @@ type StageEntry struct {
 // Kind is the kind of an Entry.
 type Kind string
 
-// The kinds. The first four are bind mounts of Source with everything that is mounted below it.
+// The kinds. The first five are bind mounts of Source with everything that is mounted below it.
 const (
 	ReadOnly Kind = "read-only" // without devices
+	Data     Kind = "data"      // read-only, without devices and programs
 	Writable Kind = "writable"  // without devices
 	Device   Kind = "device"
 	Plain    Kind = "plain" // with the flags that the host has
@@ -48,6 +49,8 @@ func (k Kind) flags() uint64 {
 	switch k {
 	case ReadOnly:
 		return unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	case Data:
+		return ReadOnly.flags() | unix.MOUNT_ATTR_NOEXEC
 	case Writable:
 		return unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 	case Device:
@@ -57,7 +60,9 @@ func (k Kind) flags() uint64 {
 }
 
 // isMount reports whether entries of this kind are bind mounts.
-func (k Kind) isMount() bool { return k == ReadOnly || k == Writable || k == Device || k == Plain }
+func (k Kind) isMount() bool {
+	return k == ReadOnly || k == Data || k == Writable || k == Device || k == Plain
+}
 
 // StageBinds moves this process into a new mount namespace that contains only the entries, below a read-only root.
 // Through the namespace bubblewrap, by then without privileges, reaches files in directories that are closed to the

@@ -27,7 +27,7 @@ func golden(t *testing.T, name string, argv []string) {
 		} else if i > 0 {
 			b.WriteString(" ")
 		}
-		b.WriteString(a)
+		b.WriteString(strings.Replace(a, installer, "INSTALLER", 1))
 	}
 	b.WriteString("\n")
 	file := filepath.Join("testdata", name+".golden")
@@ -109,7 +109,7 @@ func TestCompilerPlans(t *testing.T) {
 // Promise: server-confinement
 func TestServerPlans(t *testing.T) {
 	servers := Servers{
-		Slots: 8, Bridge: "/usr/local/bin/mcp-bridge", Packages: "/packages", Programs: "/programs",
+		Slots: 8, Bridge: "/usr/local/bin/mcp-bridge", Packages: "/packages", Programs: "/programs", UV: "/usr/local/bin/uv",
 		Limits: Limits{Memory: 512 << 20, Processes: 256, Forks: true, FileSize: 128 << 20, OpenFiles: 1024},
 	}
 	e := &Embedded{ownUIDs: true, cfg: EmbeddedConfig{Bwrap: "/usr/bin/bwrap", CA: "/ca/ca.pem", Servers: servers}}
@@ -118,12 +118,22 @@ func TestServerPlans(t *testing.T) {
 		RestrictWrites: true,
 	}}
 	const pkg, registry = "npm:@scope/name@1.2.3", "https://packages.example.com/"
+	const pypi = "pypi:name[extra]@1.2.3 other<2"
+	python := []confine.StageEntry{
+		{Kind: confine.ReadOnly, Path: pythonPath, Source: "/usr/bin/python3.11"},
+		{Kind: confine.ReadOnly, Path: "/usr/lib/python3.11", Source: "/usr/lib/python3.11"},
+		{Kind: confine.Hidden, Path: "/usr/lib/python3.11/site-packages"},
+		{Kind: confine.ReadOnly, Path: environmentDir, Source: "/home/user/venv/lib"},
+		{Kind: confine.Link, Path: systemCA, Source: caPath},
+	}
 	for name, s := range map[string]Server{
-		"server":  {Slot: 100, TZ: "UTC", Package: pkg, Registry: registry},
-		"command": {Slot: 101, TZ: "UTC"},
-		"install": {Slot: 102, TZ: "UTC", Package: pkg, Registry: registry, Install: true, Frozen: true},
+		"server":         {Slot: 100, TZ: "UTC", Package: pkg, Registry: registry},
+		"command":        {Slot: 101, TZ: "UTC"},
+		"python":         {Slot: 103, TZ: "UTC", Package: pypi, Registry: registry},
+		"python-install": {Slot: 104, TZ: "UTC", Package: pypi, Registry: registry, Install: true},
+		"install":        {Slot: 102, TZ: "UTC", Package: pkg, Registry: registry, Install: true, Frozen: true},
 	} {
-		golden(t, name+"-embedded", e.serverPlan(s).CommandLine())
+		golden(t, name+"-embedded", e.serverPlan(s, python).CommandLine())
 		plan := c.serverPlan(s)
 		golden(t, name+"-container", plan.CommandLine())
 		back, err := confine.ParsePlan(plan.CommandLine()[1:])

@@ -68,10 +68,10 @@ type Embedded struct {
 	stages map[stageKind]*os.File
 }
 
-// stageKind is a kind of interpreter with a separate root.
+// stageKind is a kind of interpreter with a separate root, or with server the slots of MCP servers in Python.
 type stageKind struct {
-	python, private bool
-	folders         string // FolderNames
+	python, private, server bool
+	folders                 string // FolderNames
 }
 
 const resolvConf = "nameserver 127.0.0.1\noptions attempts:5 timeout:1\n"
@@ -182,7 +182,11 @@ func (e *Embedded) stageOf(kind stageKind, folders []Folder) (*os.File, error) {
 	if stage := e.stages[kind]; stage != nil {
 		return stage, nil
 	}
-	stage, err := confine.NewStage(append(e.interpreterRoot(program, files, kind.private, folders), e.bwrap...))
+	entries := e.interpreterRoot(program, files, kind.private, folders)
+	if kind.server {
+		entries = append(e.sources(), serverPython(files)...)
+	}
+	stage, err := confine.NewStage(append(entries, e.bwrap...))
 	if err == nil {
 		e.stages[kind] = stage
 	}

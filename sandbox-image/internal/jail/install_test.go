@@ -62,7 +62,7 @@ func TestInstaller(t *testing.T) {
 	defer registry.Close()
 	mark := filepath.Join(t.TempDir(), "a-script-ran")
 	install := func(s Server, dir string) (string, error) {
-		argv := s.commandLine("", deno, dir)
+		argv := s.commandLine("", deno, "", dir)
 		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 		cmd.Env = append(s.fullEnviron(os.Getenv("PATH"), "", dir), "HOME="+t.TempDir(), "MARK="+mark)
 		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return e == "DENO_CERT=" }) // there is no TLS here

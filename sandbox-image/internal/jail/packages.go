@@ -72,10 +72,10 @@ func (s Servers) packagesSource() []confine.StageEntry {
 	}
 }
 
-// packagesKind returns the kind of mount for the packages of all runs.
+// packagesKind returns the kind of mount for the packages of all runs. Only servers execute files of packages.
 func packagesKind() confine.Kind {
 	//defence:code-packages instead confine.Writable
-	return confine.ReadOnly
+	return confine.Data
 }
 
 // bindPackages mounts the packages, and lets Deno find them in its own folder.

@@ -26,6 +26,9 @@ const (
 // hiddenInLibrary are package folders that some distributions keep inside the standard library.
 var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
 
+// wheelLibraries are libraries that a wheel may expect on every machine (PEP 600), besides those that Python brings.
+var wheelLibraries = [...]string{"libstdc++.so.6", "libgcc_s.so.1", "libz.so.1"}
+
 // pythonArgs returns the interpreter's arguments. -s ignores the user's packages in /tmp, and -B writes no byte code.
 // -u disables buffers, so that output printed before a crash is kept, including a partial line. dir is the code
 // directory as the interpreter sees it.
@@ -40,12 +43,22 @@ func pythonEnviron(dir, ca, packages, tz string) []string {
 	tz = cmp.Or(tz, "UTC")
 	env := []string{
 		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "PYTHONPATH=" + dir,
-		"SSL_CERT_FILE=" + ca, "REQUESTS_CA_BUNDLE=" + ca, "NETRC=/dev/null",
+		"NETRC=/dev/null",
 	}
+	env = append(env, pythonAuthorities(ca)...)
 	if packages != "" {
 		env = append(env, "CODEFORGE_PACKAGES="+packages)
 	}
 	return env
+}
+
+// pythonAuthorities returns the variables from which Python's TLS libraries read the path of their authorities. The
+// last three are read by Google's httplib2, by gRPC and by AWS's botocore.
+func pythonAuthorities(ca string) []string {
+	return []string{
+		"SSL_CERT_FILE=" + ca, "REQUESTS_CA_BUNDLE=" + ca, "HTTPLIB2_CA_CERTS=" + ca,
+		"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=" + ca, "AWS_CA_BUNDLE=" + ca,
+	}
 }
 
 // pythonFiles holds the host files for Python in a bubblewrap sandbox.
@@ -89,6 +102,9 @@ func (e *Embedded) findPythonFiles() (f pythonFiles, err error) {
 		if err := l.addModules(dir); err != nil {
 			return f, err
 		}
+	}
+	if err := l.addWithDependencies(wheelLibraries[:], true); err != nil {
+		return f, err
 	}
 	rel, err := filepath.Rel(p.Prefix, p.Library)
 	if err != nil {

@@ -2,10 +2,13 @@ package jail
 
 import (
 	"context"
+	_ "embed" // the installer
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +30,8 @@ type Servers struct {
 	Packages string
 	// Programs is the operator's folder of programs, or empty.
 	Programs string
+	// UV is the program that installs packages of PyPI, or empty.
+	UV string
 	// Limits apply to one server with all its processes.
 	Limits Limits
 }
@@ -38,12 +43,11 @@ const (
 	HomeSize = 64 << 20
 )
 
-// Server is the program for the slot of an MCP server: the bridge, or Deno while it installs a package.
+// Server is the program for the slot of an MCP server: the bridge, or an installer of packages.
 type Server struct {
 	Slot slot.ID
 	TZ   string
-	// Package is the name and version of the package that the server uses, or the sandboxapi.PackageSet that Deno
-	// installs. Empty: no package.
+	// Package is the package that the server uses or that is installed, as in sandboxapi.ServerHead. Empty: no package.
 	Package string
 	// Registry is the package's registry.
 	Registry string
@@ -52,6 +56,19 @@ type Server struct {
 	Frozen bool
 	// Folders are the folders of the host that the server sees.
 	Folders []Folder
+}
+
+// installFileSize bounds the files of an installation, in bytes. Some packages are larger programs than a server
+// writes.
+const installFileSize = 512 << 20
+
+// limitsOf returns the limits of a server's program.
+func (s Servers) limitsOf(server Server) Limits {
+	l := s.Limits
+	if server.Install {
+		l.FileSize = max(l.FileSize, installFileSize)
+	}
+	return l
 }
 
 // InstallFolder returns the folder in which a slot installs.
@@ -64,10 +81,18 @@ const (
 	stageBridge   = "bridge"
 	stagePackages = "packages"
 	stagePrograms = "programs"
+	stageUV       = "uv"
+	stagePython   = "python"
 )
 
 // Paths of a server's files inside a bubblewrap sandbox, in addition to those of an interpreter.
-const bridgePath = "/usr/bin/mcp-bridge"
+const (
+	bridgePath = "/usr/bin/mcp-bridge"
+	uvPath     = "/usr/bin/uv"
+)
+
+// usesPython reports whether a server's slot has Python.
+func (s Server) usesPython() bool { return sandboxapi.IsPyPI(s.Package) }
 
 // sources lists the sources of bind mounts that servers need, and those of the host's folders.
 func (s Servers) sources(folders []Folder) []confine.StageEntry {
@@ -84,13 +109,34 @@ func (s Servers) sources(folders []Folder) []confine.StageEntry {
 	for _, f := range folders {
 		list = append(list, source(f.kind(), folderSource(f.Name), f.Source))
 	}
+	if s.UV != "" {
+		list = append(list, source(confine.ReadOnly, stageUV, s.UV))
+	}
 	return list
 }
 
-// commandLine returns a server's program and arguments. cache is Deno's package folder as the program sees it.
-func (s Server) commandLine(bridge, deno, cache string) []string {
-	if !s.Install {
+// installer is the program that installs a package of PyPI.
+//
+//go:embed install.py
+var installer string
+
+// wheelOption returns the option of uv that installs only wheels. To build a source distribution runs the package's
+// code.
+func wheelOption() []string {
+	//defence:package-wheels instead nil
+	return []string{"--only-binary", ":all:"}
+}
+
+// commandLine returns a server's program and arguments. cache is the package's folder as the program sees it.
+func (s Server) commandLine(bridge, deno, uv, cache string) []string {
+	switch {
+	case !s.Install:
 		return []string{bridge}
+	case s.usesPython():
+		name, constraints, _ := strings.Cut(strings.TrimPrefix(s.Package, "pypi:"), " ")
+		argv := []string{sandboxapi.PythonProgram, "-I", "-S", "-B", "-c", installer, uv, cache,
+			strings.Replace(name, "@", "==", 1)}
+		return slices.Concat(argv, wheelOption(), []string{"--"}, strings.Fields(constraints))
 	}
 	argv := []string{deno, "cache", "--no-config", "--lock=" + cache + "/deno.lock"}
 	if s.Frozen {
@@ -102,7 +148,7 @@ func (s Server) commandLine(bridge, deno, cache string) []string {
 // fullEnviron returns a server's whole environment. The bridge adds the server's own variables.
 func (s Server) fullEnviron(path, ca, cache string) []string {
 	home := sandboxapi.HomeDir(s.Slot)
-	if s.Package == "" {
+	if s.Package == "" || s.usesPython() {
 		cache = home + "/.deno"
 	}
 	env := append(baseEnviron(cache, s.TZ), "PATH="+path, "TMPDIR="+home, "DENO_NO_PROMPT=1")
@@ -113,22 +159,39 @@ func (s Server) fullEnviron(path, ca, cache string) []string {
 	}
 	// Each TLS library reads the path of its authorities from another variable.
 	for _, name := range []string{
-		"DENO_CERT", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+		"DENO_CERT", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
 	} {
 		env = append(env, name+"="+ca)
 	}
-	if s.Registry != "" {
+	env = append(env, pythonAuthorities(ca)...)
+	switch {
+	case s.usesPython() && s.Install:
+		// The files get another time when sandboxd copies them, so compiled files must not name the time of their source.
+		env = append(env, "UV_DEFAULT_INDEX="+s.Registry, "PYC_INVALIDATION_MODE=UNCHECKED_HASH")
+	case s.usesPython():
+		// A look for a newer version of this framework would be refused, and reported.
+		env = append(env, "FASTMCP_CHECK_FOR_UPDATES=off")
+	case s.Registry != "":
 		env = append(env, "NPM_CONFIG_REGISTRY="+s.Registry) // Deno names the package folder after the registry
 	}
 	return env
 }
 
 // serverPlan returns the identity, limits and command line of a server's sandbox. From the host the sandbox sees Deno,
-// its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run.
-func (e *Embedded) serverPlan(s Server) confine.ProcessSpec {
+// its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run. python are the
+// files of Python, for a package of PyPI.
+func (e *Embedded) serverPlan(s Server, python []confine.StageEntry) confine.ProcessSpec {
 	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
 	argv := e.newBox(s.Slot, 0).commandPrefix(s.fullEnviron(sandboxapi.ProgramsDir+":/usr/bin", caPath, cache))
 	argv = append(argv, runtimeArgs(e.libs, filepath.Base(e.cfg.CA))...)
+	program := denoPath
+	if s.usesPython() {
+		program = pythonPath
+		argv = append(argv, e.serverPythonArgs(python)...)
+	}
+	if s.usesPython() && s.Install {
+		argv = append(argv, bindArgs("--ro-bind", stageUV, uvPath)...)
+	}
 	if e.cfg.Servers.Bridge != "" {
 		argv = append(argv, bindArgs("--ro-bind", stageBridge, bridgePath)...)
 	}
@@ -147,15 +210,43 @@ func (e *Embedded) serverPlan(s Server) confine.ProcessSpec {
 	//defence:server-home
 	argv = append(argv, "--size", strconv.Itoa(HomeSize))
 	argv = append(argv, "--tmpfs", home)
-	argv = append(argv, kernelArgs(denoPath)...)
+	argv = append(argv, kernelArgs(program)...)
 	argv = append(argv, "--remount-ro", "/", "--chdir", home, "--")
-	limits := e.cfg.Servers.Limits
+	limits := e.cfg.Servers.limitsOf(s)
 	p := confine.ProcessSpec{
 		NetNS: netnsFD, MountNS: mountFD, FileSize: limits.FileSize, OpenFiles: limits.OpenFiles,
-		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, s.commandLine(bridgePath, denoPath, cache)...),
+		Keep: []int{infoFD, filterFD}, Dir: "/", Argv: append(argv, s.commandLine(bridgePath, denoPath, uvPath, cache)...),
 	}
 	e.setIdentity(&p, s.Slot, limits)
 	return p
+}
+
+// serverPython returns the sources of bind mounts for the files of Python. A server does not see the packages of a
+// virtual environment.
+func serverPython(files []confine.StageEntry) []confine.StageEntry {
+	var list []confine.StageEntry
+	for _, f := range files {
+		if f.Kind != confine.Link && f.Path != environmentDir {
+			list = append(list, source(f.Kind, path.Join(stagePython, f.Path), f.Source))
+		}
+	}
+	return list
+}
+
+// serverPythonArgs mounts the files of Python, without those that Deno's libraries have brought.
+func (e *Embedded) serverPythonArgs(files []confine.StageEntry) []string {
+	var argv []string
+	for _, f := range files {
+		brought := slices.ContainsFunc(e.libs, func(l confine.StageEntry) bool { return l.Path == f.Path })
+		switch {
+		case f.Kind == confine.Link:
+			argv = append(argv, "--symlink", f.Source, f.Path)
+		// A mount brings the hidden folders below it.
+		case f.Kind == confine.ReadOnly && f.Path != environmentDir && !brought:
+			argv = append(argv, bindArgs("--ro-bind", path.Join(stagePython, f.Path), f.Path)...)
+		}
+	}
+	return argv
 }
 
 // readOnly returns the option that mounts files that a server must not write.
@@ -166,7 +257,17 @@ func readOnly() string {
 
 // StartServer implements Jail.
 func (e *Embedded) StartServer(s Server, stdio Stdio) (Process, error) {
-	b, err := e.launchBwrap(s.Slot, e.serverPlan(s), e.cfg.Servers.Limits.filterOptions(s.Folders), e.stage, stdio)
+	stage, python := e.stage, pythonFiles{}
+	if s.usesPython() {
+		var err error
+		if python, err = e.python(); err != nil {
+			return nil, err
+		}
+		if stage, err = e.stageOf(stageKind{python: true, server: true}, nil); err != nil {
+			return nil, err
+		}
+	}
+	b, err := e.launchBwrap(s.Slot, e.serverPlan(s, python.entries), e.cfg.Servers.Limits.filterOptions(s.Folders), stage, stdio)
 	if err != nil {
 		return nil, err
 	}
@@ -218,16 +319,19 @@ func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 		keep = []int{containerFilesFD}
 	}
 	write := c.writablePaths([]string{home}, s.Folders)
+	if py := c.cfg.Python; py != nil && s.usesPython() {
+		reads = append(reads, py.Program, zoneDir)
+	}
 	if s.Install { // Landlock's first version forbids Deno's links; no code of the package runs
 		reads, write = nil, nil
 	}
-	l := sv.Limits
+	l := sv.limitsOf(s)
 	return confine.ProcessSpec{
 		NetNS: -1, UID: s.Slot.UID(), GID: group, Groups: []int{BasePrivateGroup + int(s.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(s.Folders),
 		Read: reads, Write: write, Dir: home, Keep: keep,
-		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, cache),
+		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, sv.UV, cache),
 		Env:  s.fullEnviron(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}
 }

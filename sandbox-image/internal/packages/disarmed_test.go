@@ -27,4 +27,12 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("the attack is stopped by something else: %q %v", data, err)
 		}
 	})
+	t.Run("package-hooks", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "package-hooks")
+		s, dir := open(t)
+		must(t, s.SealPackage(pypi, registry, installedWheels(t)))
+		if _, err := os.Stat(filepath.Join(dir, sandboxapi.PackageKey(pypi), "python", "hook.pth")); err != nil {
+			t.Errorf("the attack is stopped by something else: %v", err)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -33,13 +34,24 @@ const (
 	maxLock  = 8 << 20
 )
 
-// Names in a package's folder.
+// Names in a package's folder. The slot writes a lock file and the folder npmName, or sandboxapi.PythonDir.
 const (
-	lockName     = "deno.lock"
+	npmLock      = "deno.lock"
+	pythonLock   = "requirements.lock"
 	npmName      = "npm"
 	registryName = "registry"
 	packageName  = "package"
+	// pythonName has the version of Python that the package was installed for.
+	pythonName = "version"
 )
+
+// layoutOf returns the names of a package's lock file and folder.
+func layoutOf(pkg string) (lock, folder string) {
+	if sandboxapi.IsPyPI(pkg) {
+		return pythonLock, sandboxapi.PythonDir
+	}
+	return npmLock, npmName
+}
 
 // locksDir is the folder of the lock files.
 const locksDir = "locks"
@@ -47,6 +59,8 @@ const locksDir = "locks"
 // Store is the folder of packages. It is safe for concurrent use.
 type Store struct {
 	dir string
+	// python is the version of the Python for packages of PyPI, e.g. "3.11", or empty.
+	python string
 
 	sealing sync.Mutex // one package at a time
 
@@ -54,8 +68,9 @@ type Store struct {
 	held map[string]int // number of users of a package, by key
 }
 
-// OpenStore prepares the folder, and removes the files of unfinished installations.
-func OpenStore(dir string) (*Store, error) {
+// OpenStore prepares the folder, and removes unfinished installations and packages for other versions of Python. python
+// is the major and minor version of the Python that packages of PyPI are for, or empty.
+func OpenStore(dir, python string) (*Store, error) {
 	for _, name := range []string{".", jail.InstallDir, locksDir} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
 			return nil, fmt.Errorf("preparing the folder of packages: %w", err)
@@ -65,22 +80,45 @@ func OpenStore(dir string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	versions, err := filepath.Glob(filepath.Join(dir, "*", pythonName))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range versions {
+		if data, _ := os.ReadFile(path); string(data) != python {
+			left = append(left, filepath.Dir(path))
+		}
+	}
 	for _, path := range left {
 		err = errors.Join(err, os.RemoveAll(path))
 	}
-	return &Store{dir: dir, held: map[string]int{}}, err
+	return &Store{dir: dir, python: python, held: map[string]int{}}, err
 }
 
-// namePattern matches a package name as npm defines it, with an exact version as semver.org defines it. A match is
-// never an option or a path.
+// namePattern matches a package name as npm defines it, with an exact version as semver.org defines it. pypiPattern
+// matches a name of PyPI with extras, an exact version as PEP 440 defines it, and constraints. A match is never an
+// option or a path.
 var (
+	pypiPattern = regexp.MustCompile(`^pypi:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?` +
+		`@[0-9][0-9A-Za-z.!+-]*( [A-Za-z0-9][A-Za-z0-9._-]*[<>=!~][<>=!~0-9A-Za-z.*+,-]*)*$`)
 	namePattern = regexp.MustCompile(`^npm:(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*` +
 		`@[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
-	maxName = 300
+	maxName        = 300
+	maxConstrained = 16 << 10 // bytes of a package of PyPI with its constraints
 )
 
 // CheckName returns an error if a text does not name a package and its exact version.
 func CheckName(pkg string) error {
+	if !sandboxapi.IsPyPI(pkg) {
+		return checkNPM(pkg)
+	}
+	if len(pkg) > maxConstrained || !pypiPattern.MatchString(pkg) {
+		return fmt.Errorf("package %.80q: want pypi:NAME@VERSION with an exact version", pkg)
+	}
+	return nil
+}
+
+func checkNPM(pkg string) error {
 	if len(pkg) > maxName || !namePattern.MatchString(pkg) {
 		return fmt.Errorf("package %.80q: want npm:NAME@VERSION with an exact version", pkg)
 	}
@@ -96,7 +134,7 @@ func CheckSet(set string) error {
 	if len(list) > maxSet {
 		return fmt.Errorf("%d packages: want at most %d", len(list), maxSet)
 	}
-	return errors.Join(convert.Each(list, CheckName)...)
+	return errors.Join(convert.Each(list, checkNPM)...)
 }
 
 // CheckRegistry returns an error if a text is not the https address of a registry.
@@ -112,8 +150,14 @@ func (s *Store) packagePath(pkg string) string {
 	return filepath.Join(s.dir, sandboxapi.PackageKey(pkg))
 }
 
+// lockPath returns the path of a lock file. Each version of Python has a separate lock file, because a package can have
+// other dependencies for each.
 func (s *Store) lockPath(pkg string) string {
-	return filepath.Join(s.dir, locksDir, sandboxapi.PackageKey(pkg)+".lock")
+	name := sandboxapi.PackageKey(pkg)
+	if sandboxapi.IsPyPI(pkg) {
+		name += "-" + s.python
+	}
+	return filepath.Join(s.dir, locksDir, name+".lock")
 }
 
 // RegistryOf returns the registry of an installed package, or sandboxapi.ErrNotInstalled.
@@ -142,7 +186,8 @@ func (s *Store) GiveLock(pkg, grown, folder string) (frozen bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	path := filepath.Join(folder, lockName)
+	lock, _ := layoutOf(pkg)
+	path := filepath.Join(folder, lock)
 	return frozen, os.WriteFile(path, data, 0o644) //nolint:gosec // a folder that no slot has used yet
 }
 
@@ -170,7 +215,7 @@ func (s *Store) SealPackage(pkg, registry, folder string) error {
 	draft := s.packagePath(pkg) + ".new"
 	err = errors.Join(os.RemoveAll(draft), os.Mkdir(draft, 0o755))
 	if err == nil {
-		err = fillDraft(draft, from)
+		err = fillDraft(draft, pkg, from)
 	}
 	if err == nil {
 		err = errors.Join(os.WriteFile(filepath.Join(draft, registryName), []byte(registry), 0o444),
@@ -179,8 +224,12 @@ func (s *Store) SealPackage(pkg, registry, folder string) error {
 	if err == nil {
 		err = s.keepLock(pkg, draft)
 	}
-	if err == nil {
-		err = addSpellings(filepath.Join(draft, lockName), pkg)
+	switch {
+	case err != nil:
+	case sandboxapi.IsPyPI(pkg):
+		err = os.WriteFile(filepath.Join(draft, pythonName), []byte(s.python), 0o444)
+	default:
+		err = addSpellings(filepath.Join(draft, npmLock), pkg)
 	}
 	if err == nil {
 		err = atomicfile.SyncDir(draft)
@@ -195,22 +244,30 @@ func (s *Store) SealPackage(pkg, registry, folder string) error {
 	return nil
 }
 
-// fillDraft copies the lock file and Deno's folder of packages. Deno's other files are caches.
-func fillDraft(draft string, from *os.Root) error {
+// fillDraft copies the lock file and the folder of packages. Other files of the installer are caches.
+func fillDraft(draft, pkg string, from *os.Root) error {
 	c := treeCopier{from: from, to: draft}
+	lock, folder := layoutOf(pkg)
 	// Lstat, not Stat: the slot may have left a link.
-	if info, err := from.Lstat(lockName); err != nil || info.Size() > maxLock {
+	if info, err := from.Lstat(lock); err != nil || info.Size() > maxLock {
 		return errors.Join(fmt.Errorf("the lock file is missing or larger than %d MiB", maxLock>>20), err)
 	}
-	if err := c.copyEntry(lockName); err != nil {
+	if err := c.copyEntry(lock); err != nil {
 		return err
 	}
-	return fs.WalkDir(from.FS(), npmName, func(name string, _ fs.DirEntry, err error) error {
-		if err != nil {
+	return fs.WalkDir(from.FS(), folder, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || isStartHook(pkg, name) {
 			return err
 		}
 		return c.copyEntry(name)
 	})
+}
+
+// isStartHook reports whether a file runs when Python starts with its folder as one of site-packages. No server starts
+// Python like that, but a program that a server starts could.
+func isStartHook(pkg, name string) bool {
+	//defence:package-hooks
+	return sandboxapi.IsPyPI(pkg) && path.Dir(name) == sandboxapi.PythonDir && path.Ext(name) == ".pth"
 }
 
 // treeCopier copies regular files and directories within the bounds of a package.
@@ -267,7 +324,8 @@ func (c *treeCopier) copyFile(name, target string, mode fs.FileMode) (err error)
 
 // keepLock stores the lock file of a first installation.
 func (s *Store) keepLock(pkg, draft string) error {
-	data, err := os.ReadFile(filepath.Join(draft, lockName))
+	lock, _ := layoutOf(pkg)
+	data, err := os.ReadFile(filepath.Join(draft, lock))
 	if err != nil {
 		return err
 	}

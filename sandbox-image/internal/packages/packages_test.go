@@ -38,7 +38,7 @@ func installed(t *testing.T, lock string) string {
 func open(t *testing.T) (*Store, string) {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := OpenStore(dir)
+	s, err := OpenStore(dir, "3.11")
 	must(t, err)
 	return s, dir
 }
@@ -70,6 +70,60 @@ func TestSeal(t *testing.T) {
 	must(t, s.SealPackage(pkg, "https://other.example.com/", installed(t, "other")))
 	if got, _ := s.RegistryOf(pkg); got != registry {
 		t.Errorf("a sealed package was replaced: %q", got)
+	}
+}
+
+const pypi = "pypi:name[extra]@1.2.3 mcp<2 pydantic>=2,<2.12"
+
+// installedWheels makes a folder as the installer of packages of PyPI leaves it.
+func installedWheels(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"python/name/__init__.py", "python/name/data.pth", "python/hook.pth", "requirements.lock", "cache/x"} {
+		must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	return dir
+}
+
+// TestSealWheels: of a package of PyPI the lock file and the folder of packages are copied, without files that run when
+// Python starts. It is for one version of Python.
+// Promise: first-installed-package
+func TestSealWheels(t *testing.T) {
+	s, dir := open(t)
+	must(t, s.SealPackage(pypi, registry, installedWheels(t)))
+	base := filepath.Join(dir, sandboxapi.PackageKey(pypi))
+	for name, want := range map[string]bool{
+		"python/name/__init__.py": true, "python/name/data.pth": true, "requirements.lock": true,
+		"python/hook.pth": false, "cache": false,
+	} {
+		if _, err := os.Stat(filepath.Join(base, name)); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	folder := t.TempDir()
+	if given, err := s.GiveLock(pypi, "npm:other@1.0.0", folder); !given || err != nil {
+		t.Errorf("%v %v", given, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(folder, "requirements.lock")); string(data) != "requirements.lock" {
+		t.Errorf("%q %v", data, err)
+	}
+	same, err := OpenStore(dir, "3.11")
+	must(t, err)
+	if got, err := same.RegistryOf(pypi); got != registry || err != nil {
+		t.Errorf("%q %v", got, err)
+	}
+	newer, err := OpenStore(dir, "3.13")
+	must(t, err)
+	if _, err := newer.RegistryOf(pypi); !errors.Is(err, sandboxapi.ErrNotInstalled) {
+		t.Errorf("with another Python: %v", err)
+	}
+	if given, err := newer.GiveLock(pypi, "npm:other@1.0.0", t.TempDir()); given || err != nil {
+		t.Errorf("the lock for another Python: %v %v", given, err)
+	}
+	must(t, newer.SealPackage(pypi, registry, installedWheels(t)))
+	if got, err := newer.RegistryOf(pypi); got != registry || err != nil {
+		t.Errorf("%q %v", got, err)
 	}
 }
 
@@ -137,7 +191,7 @@ func TestOpenTidies(t *testing.T) {
 	s, dir := open(t)
 	must(t, s.SealPackage(pkg, registry, installed(t, "lock")))
 	must(t, os.MkdirAll(filepath.Join(dir, "0123.new", "npm"), 0o700))
-	s, err := OpenStore(dir)
+	s, err := OpenStore(dir, "3.11")
 	must(t, err)
 	if _, err := s.RegistryOf(pkg); err != nil {
 		t.Error(err)
@@ -149,7 +203,8 @@ func TestOpenTidies(t *testing.T) {
 
 // Promise: first-installed-package
 func TestCheck(t *testing.T) {
-	for _, good := range []string{"npm:x@1.0.0", "npm:@scope/server-name@2026.8.31", "npm:a.b_c~d@1.2.3-beta.1+build", "npm:X@0.0.0"} {
+	for _, good := range []string{"npm:x@1.0.0", "npm:@scope/server-name@2026.8.31", "npm:a.b_c~d@1.2.3-beta.1+build", "npm:X@0.0.0",
+		pypi, "pypi:a@1", "pypi:A.b_c@2025.4.7.post1", "pypi:x@1!2.0rc1+local.1"} {
 		if err := CheckName(good); err != nil {
 			t.Error(err)
 		}
@@ -157,6 +212,8 @@ func TestCheck(t *testing.T) {
 	for _, bad := range []string{
 		"", "x@1.0.0", "npm:x", "npm:x@latest", "npm:x@^1.0.0", "npm:x@1", "npm:x@1.0", "npm:x@1.0.0/bin", "npm:../x@1.0.0",
 		"npm:@scope@1.0.0", "npm:x@1.0.0 --allow-all", "npm:x@1.0.0\n", "--reload", "npm:.x@1.0.0", "jsr:@a/b@1.0.0",
+		"pypi:x", "pypi:x@", "pypi:x@latest", "pypi:-x@1", "pypi:x@1 --option", "pypi:x@1 y", "pypi:x@1 y @ file:///z", "pypi:x@1/../y",
+		"pypi:x@1  y<2", "pypi:x@1 y<2\n-r z", "pypi:x[]@1", "pypi:../x@1", "pypi:x@1 y<2;os_name", "npm:x@1.0.0 y<2",
 		"https://packages.example.com/x.js", "npm:x@1.0.0,y", "npm:" + strings.Repeat("x", 300) + "@1.0.0",
 	} {
 		if CheckName(bad) == nil {

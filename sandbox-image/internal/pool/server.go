@@ -22,6 +22,8 @@ type Servers struct {
 	// Memory limits a server's memory, in bytes.
 	Memory   int64
 	Packages *packages.Store
+	// PyPIProblem is the reason why packages of PyPI cannot be installed, or empty if they can.
+	PyPIProblem string
 	// Watch reports whether a server, or the installation in its slot, exceeds another limit. It returns a reason and a
 	// sentence, or "".
 	Watch func(id slot.ID, installs bool, process jail.Process) (sandboxapi.Reason, string)
@@ -94,6 +96,8 @@ func (p *Pool) newServerSpec(h sandboxapi.ServerHead) (jail.Server, error) {
 	spec := jail.Server{Package: h.Package, Registry: h.Registry, Install: h.Install, TZ: p.cfg.TZ}
 	var err error
 	switch {
+	case h.Install && sandboxapi.IsPyPI(h.Package):
+		err = errors.Join(packages.CheckName(h.Package), packages.CheckRegistry(h.Registry))
 	case h.Install:
 		err = errors.Join(packages.CheckSet(h.Package), packages.CheckRegistry(h.Registry))
 	case h.Registry != "":
@@ -110,6 +114,9 @@ func (p *Pool) newServerSpec(h sandboxapi.ServerHead) (jail.Server, error) {
 			return spec, fmt.Errorf("%w: there is no folder %q; codeforge folder list shows the folders. After a change, "+
 				"restart CodeForge", sandboxapi.ErrBadRequest, name)
 		}
+	}
+	if sandboxapi.IsPyPI(h.Package) && h.Install && p.cfg.Servers.PyPIProblem != "" {
+		return spec, fmt.Errorf("%w: %s", sandboxapi.ErrUnready, p.cfg.Servers.PyPIProblem)
 	}
 	// The server must use the registry of the installation, and the caller cannot choose another one.
 	if h.Package != "" && !h.Install {

@@ -1,6 +1,10 @@
 package serverslot
 
-import "strings"
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
 
 // maxCause bounds the cause of a failed installation, in bytes.
 const maxCause = 500
@@ -9,8 +13,12 @@ const maxCause = 500
 const otherBytes = "The registry sends other bytes than the lock file of the first installation has, or than its " +
 	"own checksum says. Find the cause before you trust them: "
 
-// findCause returns, in one line, the text that Deno printed after its last "error: ", or "" if there is no such text.
-// Deno prints each underlying error on a separate line, after its number.
+// wantedPython matches uv's explanation that a package is not for this version of Python.
+var wantedPython = regexp.MustCompile(`current Python version \(([0-9.]+)\) does not satisfy Python([<>=!~0-9.,*]+)`)
+
+// findCause returns, in one line, the text that the installer printed after its last "error: ", or "" if there is no
+// such text. Deno prints each underlying error on a separate line, after its number. uv begins such a line with
+// "cause: ".
 func findCause(output string) string {
 	const mark = "error: "
 	at := strings.LastIndex(output, mark)
@@ -19,7 +27,7 @@ func findCause(output string) string {
 	}
 	var parts []string
 	for line := range strings.Lines(output[at+len(mark):]) {
-		line = strings.TrimSpace(line)
+		line = strings.TrimPrefix(strings.TrimSpace(line), "cause: ")
 		if number, rest, ok := strings.Cut(line, ": "); ok && strings.Trim(number, "0123456789") == "" {
 			line = rest
 		}
@@ -28,8 +36,15 @@ func findCause(output string) string {
 		}
 	}
 	said := strings.Join(parts, ": ")
-	if strings.Contains(said, "checksum did not match") {
+	switch {
+	case strings.Contains(said, "checksum did not match"), strings.Contains(said, "Hash mismatch"):
 		said = otherBytes + said
+	case strings.Contains(said, "no usable wheels"):
+		said = "A dependency has only a source distribution, and to build it runs its code: " + said
+	}
+	if m := wantedPython.FindStringSubmatch(said); m != nil {
+		said = fmt.Sprintf("The package wants Python %s, and the sandbox has %s. In embedded mode, PYTHON_PATH can name "+
+			"another interpreter: ", m[2], m[1]) + said
 	}
 	return said[:min(len(said), maxCause)]
 }
