@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	_ "embed" // the starter
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -35,7 +37,7 @@ const (
 type BridgeLauncher struct {
 	Client  *sandboxapi.Client
 	Control *proxyapi.Client
-	// Registry is the address of the package registry, or "".
+	// Registry is the address of the npm registry, or "".
 	Registry string
 	// Sent, if not nil, receives the requests of a server or an installation that Drain had not fetched when it ended. The
 	// proxy's events may end before they report these requests.
@@ -46,7 +48,7 @@ type BridgeLauncher struct {
 
 // Launch implements Launcher.
 func (l *BridgeLauncher) Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error) {
-	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server.Package), Folders: api.Server.Folders}
+	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server), Folders: api.Server.Folders}
 	s, err := l.leaseAndOpen(ctx, api, head, proxyapi.Registration{
 		Run: proxyapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
 		Deadline: time.Now().Add(lifeTime),
@@ -102,7 +104,7 @@ func (l *BridgeLauncher) leaseAndOpen(
 
 // Install implements Launcher.
 func (l *BridgeLauncher) Install(ctx context.Context, api proxyapi.API, progress func(string)) error {
-	return l.installPackage(ctx, api, packageToInstall(api.Server.Package), api.Server.Registry, progress)
+	return l.installPackage(ctx, api, packageToInstall(api.Server), api.Server.Registry, progress)
 }
 
 // InstallForCode installs packages that code imports, in the slot of an MCP server. An empty registry means that of the
@@ -205,8 +207,10 @@ func (s *sandboxSlot) Start() bridgewire.Start {
 		start.Env[name] = inHome(value, home)
 	}
 	switch {
+	case sandboxapi.IsPyPI(spec.Package):
+		start.Command = pythonCommand(spec, sandboxapi.PackageDir(packageToInstall(spec)))
 	case spec.Package != "":
-		start.Command = denoCommand(s.api, sandboxapi.PackageDir(packageToInstall(spec.Package)), home)
+		start.Command = denoCommand(s.api, sandboxapi.PackageDir(packageToInstall(spec)), home)
 	case len(spec.Command) > 0:
 		start.Command = slices.Concat(spec.Command, spec.Args)
 	}
@@ -225,12 +229,37 @@ func inHome(value, home string) string {
 	return value
 }
 
-// packageToInstall returns the package to install for npm:NAME@VERSION/PROGRAM. One installation serves all programs of
-// a package.
-func packageToInstall(pkg string) string {
+// packageToInstall returns the package to install, as in sandboxapi.ServerHead, without the program of
+// NAME@VERSION/PROGRAM. One installation serves all programs of a package.
+func packageToInstall(s *mcpserver.Settings) string {
+	if s.Package == "" {
+		return ""
+	}
+	name, version, _ := cutPackage(s.Package)
+	constraints := slices.Compact(slices.Sorted(slices.Values(s.Constraints)))
+	return strings.Join(append([]string{name + "@" + version}, constraints...), " ")
+}
+
+// cutPackage splits NAME@VERSION/PROGRAM.
+func cutPackage(pkg string) (name, version, program string) {
 	at := strings.LastIndex(pkg, "@")
-	version, _, _ := strings.Cut(pkg[at+1:], "/")
-	return pkg[:at+1] + version
+	version, program, _ = strings.Cut(pkg[at+1:], "/")
+	return pkg[:at], version, program
+}
+
+// starter runs the program of a package of PyPI.
+//
+//go:embed start.py
+var starter string
+
+// pythonCommand returns the command line of a package of PyPI. The interpreter ignores its environment, the server's
+// home and the files that site-packages can start with: -I and -S.
+func pythonCommand(s *mcpserver.Settings, dir string) []string {
+	name, _, program := cutPackage(strings.TrimPrefix(s.Package, "pypi:"))
+	name, _, _ = strings.Cut(name, "[")
+	return slices.Concat([]string{
+		sandboxapi.PythonProgram, "-I", "-S", "-B", "-c", starter, dir + "/" + sandboxapi.PythonDir, name, program,
+	}, s.Args)
 }
 
 // denoCommand returns the command line of a package: Deno with the narrowest flags. The boundary is the slot; the flags

@@ -146,11 +146,12 @@ const installPause = 5 * time.Second
 
 // installOnce installs a server's package, once for all calls that wait for it.
 func (b *Broker) installOnce(ctx context.Context, s *configuredServer) error {
+	pkg := packageToInstall(&s.spec)
 	b.mu.Lock()
-	in := b.installs[s.spec.Package]
+	in := b.installs[pkg]
 	if in == nil {
 		in = &packageInstall{done: make(chan struct{})}
-		b.installs[s.spec.Package] = in
+		b.installs[pkg] = in
 		b.parts.Go(func() {
 			s.logInfo("installing " + s.spec.Package)
 			// Under b.ctx, because one caller that gives up must not end the installation for the others.
@@ -160,7 +161,7 @@ func (b *Broker) installOnce(ctx context.Context, s *configuredServer) error {
 				timing.WaitFor(b.ctx, installPause)
 			}
 			b.mu.Lock()
-			delete(b.installs, s.spec.Package)
+			delete(b.installs, pkg)
 			b.mu.Unlock()
 		})
 	}

@@ -69,7 +69,7 @@ func wantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
 	}
 	for _, api := range found.APIs {
 		if api.Server != nil && api.Server.Package != "" {
-			packages = append(packages, packageToInstall(api.Server.Package))
+			packages = append(packages, packageToInstall(api.Server))
 		}
 	}
 	slices.Sort(packages)

@@ -1,0 +1,60 @@
+"""Runs a program of a package from PyPI.
+
+Arguments: the folder of packages, the package, the program or "", and the program's arguments.
+"""
+import os
+import sys
+from importlib import metadata
+
+store, package, program, *arguments = sys.argv[1:]
+sys.path.append(store)  # after the standard library: old backports have its names
+
+
+def same(a, b):
+    return a.lower().replace("_", "-").replace(".", "-") == b.lower().replace("_", "-").replace(".", "-")
+
+
+def find():
+    scripts = [e for e in metadata.distribution(package).entry_points if e.group == "console_scripts"]
+    found = [e for e in scripts if same(e.name, program or package)]
+    if not found and not program and len(scripts) == 1:
+        found = scripts
+    if found:
+        return found[0].name, found[0].load
+    path = os.path.join(store, "bin", program or package)
+    if os.path.isfile(path):  # a program in another language
+        os.execv(path, [path, *arguments])
+    names = ", ".join(sorted(e.name for e in scripts)) or "none"
+    sys.exit(f"the package has no program {program or package!r}. It has: {names}. Choose one: pypi:NAME@VERSION/PROGRAM")
+
+
+# These versions of dependencies break many servers.
+BOUNDS = {"mcp": "2", "pydantic": "2.12"}
+
+
+def numbers(version):
+    return [int(n) for n in version.split(".") if n.isdigit()]
+
+
+def advise(error):
+    """Returns the constraints that probably help after an error of the import, in JSON, or ""."""
+    if isinstance(error, ImportError) and not error.name:
+        return ""  # raised by a module for another reason
+    versions = {d.metadata["Name"]: d.version for d in metadata.distributions(path=[store])}
+    return ", ".join(f'"{name}<{bound}"' for name, bound in BOUNDS.items()
+                     if numbers(versions.get(name, "0")) >= numbers(bound))
+
+
+try:
+    name, load = find()
+    main = load()
+    sys.argv = [name, *arguments]
+    code = main()
+except (ImportError, AttributeError, TypeError) as error:
+    import traceback
+    traceback.print_exc()
+    if found := advise(error):
+        sys.exit(f'A dependency is probably too new for this server. This often helps in its config.json: '
+                 f'"mcp": {{"constraints": [{found}], ...}}')
+    sys.exit(1)
+sys.exit(code)
