@@ -43,6 +43,8 @@ type Server struct {
 	URL           string            `json:"url,omitempty"`
 	Package       string            `json:"package,omitempty"`
 	Registry      string            `json:"registry,omitempty"`
+	RegistryHosts []string          `json:"registry_hosts,omitempty"`
+	Constraints   []string          `json:"constraints,omitempty"`
 	Command       []string          `json:"command,omitempty"`
 	Args          []string          `json:"args,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`

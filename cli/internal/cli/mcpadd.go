@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
@@ -158,6 +161,11 @@ func (o *mcpOptions) newDrafter(ctx context.Context, e *Env) *mcpconfig.Drafter 
 		d.Registry = nil
 		registry = func() mcpconfig.Registry { return mcpconfig.Registry(w.getenv("PACKAGE_REGISTRY")) }
 	}
+	d.Index = sync.OnceValue(func() mcpconfig.Index {
+		self, _ := os.Executable()
+		address, _ := mcpconfig.FindIndex(ctx, e.Environ, embedded.FindUV(filepath.Dir(self)))
+		return mcpconfig.Index{URL: address} // without pip and uv there is no index
+	})
 	d.Version = func(ctx context.Context, pkg, wanted string) (string, error) {
 		return registry().ResolveVersion(ctx, pkg, wanted)
 	}

@@ -12,8 +12,11 @@ type startCommand struct {
 	pkg     string // NAME, without a version
 	version string // as written in the file; empty: no version
 	bin     string // program of the package, if it has several
-	url     string
-	program string
+	// pypi means that pkg is a package of PyPI, with perhaps extras, and constraints limit its dependencies.
+	pypi        bool
+	constraints []string
+	url         string
+	program     string
 	// path is the program's path, if it was named by a path.
 	path    string
 	args    []string
@@ -104,9 +107,17 @@ func startIn(words []string) startCommand {
 			"program of it for the folder SANDBOX_PROGRAMS"}
 	case name == "docker", name == "podman", name == "nerdctl":
 		return startCommand{refused: "it is started in a container, which a sandbox cannot do"}
-	case name == "uvx", name == "uv", name == "pipx", name == "python" && verb("-m"), name == "python3" && verb("-m"):
-		return startCommand{refused: "it is a package of Python, which is not installed here: put a program with all it " +
-			"needs into the folder SANDBOX_PROGRAMS"}
+	case name == "uvx":
+		return parsePyPI(rest, false)
+	case name == "uv" && verb("tool") && len(rest) > 1 && rest[1] == "run":
+		return parsePyPI(rest[2:], false)
+	case name == "uv" && verb("run"):
+		return parsePyPI(rest[1:], true)
+	case name == "pipx" && verb("run"):
+		return parsePyPI(rest[1:], false)
+	case name == "uv", name == "pipx", name == "python" && verb("-m"), name == "python3" && verb("-m"):
+		return startCommand{refused: "it starts a module or a project of this computer: name the package of PyPI that " +
+			"has it, as in uvx NAME"}
 	case name == "python":
 		name = "python3"
 	}

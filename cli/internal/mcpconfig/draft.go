@@ -37,6 +37,8 @@ type Drafter struct {
 	Version func(ctx context.Context, pkg, wanted string) (string, error)
 	// Registry returns the package registry for config.json, or "" if it is unknown. Nil: PACKAGE_REGISTRY is set.
 	Registry func() Registry
+	// Index returns the package index for packages of PyPI, or one without a URL if it is unknown.
+	Index func() Index
 	// TakenAPI and TakenToken report whether a name is already in use. Earlier drafts count too.
 	TakenAPI, TakenToken func(name string) bool
 
@@ -81,7 +83,10 @@ func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 	out.Known = findExample(d.Examples, how)
 	out.Entry.Server = &apidir.Server{}
 	out.fillValues(how, s, keys)
-	if how.pkg != "" {
+	switch {
+	case how.pypi:
+		d.pinPyPI(ctx, &out, how)
+	case how.pkg != "":
 		d.pinVersion(ctx, &out, how)
 	}
 	out.applyExample(keys)
@@ -146,13 +151,52 @@ func (d *Drafter) pinVersion(ctx context.Context, out *Draft, how startCommand) 
 	}
 }
 
+// pinPyPI sets the exact version of a package of PyPI, its constraints, and the index that has it.
+func (d *Drafter) pinPyPI(ctx context.Context, out *Draft, how startCommand) {
+	index := d.Index()
+	hosts, newest, err := index.ListPackage(ctx, how.pkg)
+	version := how.version
+	switch {
+	case index.URL == "":
+		out.Refused = err.Error()
+		return
+	case exactPyPI.MatchString(version) && err != nil:
+		out.addNote("pypi:" + how.pkg + "@" + version + " cannot be installed now: " + err.Error())
+	case exactPyPI.MatchString(version):
+	case err != nil || version != "" || newest == "":
+		why := "no exact version can be chosen"
+		if err != nil {
+			why = err.Error()
+		}
+		out.Refused = "the version of pypi:" + how.pkg + " is not exact, and " + why + ": name one, as in " +
+			how.pkg + "==1.2.3"
+		return
+	default:
+		version = newest
+		out.addNote("pypi:" + how.pkg + " is pinned to " + version + ", today's version")
+	}
+	s, name := out.Entry.Server, normalName(how.pkg)
+	s.Package, s.Constraints = "pypi:"+how.pkg+"@"+version, how.constraints
+	if how.bin != "" && normalName(how.bin) != name {
+		s.Package += "/" + how.bin
+	}
+	if known, ok := knownConstraints[name]; ok && len(s.Constraints) == 0 &&
+		(known.fixed == "" || compareVersions(version, known.fixed) < 0) {
+		s.Constraints = []string{known.constraint}
+		out.addNote("it starts only with " + known.constraint + ": newer versions of this dependency break it")
+	}
+	s.Registry, s.RegistryHosts = index.URL, hosts
+}
+
 func (d *Draft) addNote(text string) { d.Notes = append(d.Notes, text) }
 
 // dropped are variables that have no meaning in a sandbox or that CodeForge sets.
 var dropped = []string{
 	"PATH", "HOME", "USER", "SHELL", "TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "PROGRAMFILES", "SYSTEMROOT",
 	"NODE_OPTIONS", "NODE_PATH", "NVM_DIR", "NODE_TLS_REJECT_UNAUTHORIZED", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE",
-	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_DIR", "DENO_CERT", "DENO_NO_UPDATE_CHECK",
+	"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+	"AWS_CA_BUNDLE", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX",
+	"DENO_DIR", "DENO_CERT", "DENO_NO_UPDATE_CHECK",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 }
 

@@ -54,7 +54,8 @@ func ListExamples(dir string) []ServerExample {
 
 // packageAndVersion returns the name and the version of an example's package.
 func (k ServerExample) packageAndVersion() (name, version string) {
-	return cutVersion(strings.TrimPrefix(k.Server.Package, "npm:"))
+	_, pkg, _ := strings.Cut(k.Server.Package, ":")
+	return cutVersion(pkg)
 }
 
 // findExample returns the example of a server, or nil.
@@ -62,7 +63,7 @@ func findExample(all []ServerExample, s startCommand) *ServerExample {
 	for i, k := range all {
 		name, _ := k.packageAndVersion()
 		switch {
-		case s.pkg != "" && s.pkg == name,
+		case s.pkg != "" && s.pkg == name && s.pypi == strings.HasPrefix(k.Server.Package, "pypi:"),
 			s.url != "" && k.Server.URL != "" && hostOf(s.url) == hostOf(k.Server.URL),
 			s.program != "" && len(k.Server.Command) > 0 && s.program == k.Server.Command[0]:
 			return &all[i]

@@ -43,6 +43,7 @@ func drafts(t *testing.T, file string) map[string]Draft {
 			}
 			return "9.9.9", nil
 		},
+		Index: func() Index { return Index{} },
 	}
 	out := map[string]Draft{}
 	for _, s := range servers {
@@ -100,7 +101,7 @@ func TestFifteen(t *testing.T) {
 			` FROM_ENV_AUTH_TOKEN=put_your_key_here FROM_ENV_WEATHER_API_KEY=canaryW-0123456789`,
 		"postgres": `postgres {"package":"npm:@modelcontextprotocol/server-postgres@0.6.2","args":["POSTGRES_AUTH_TOKEN"]}` +
 			` POSTGRES_AUTH_TOKEN=postgresql://me:canaryJ-pass@localhost/db`,
-		"python": "refused: it is a package of Python, which is not installed here: put a program with all it needs into the folder SANDBOX_PROGRAMS",
+		"python": "refused: " + ErrNoIndex.Error(),
 		"shell":  "refused: it is started by a line of shell: name the program and its arguments instead",
 		"local": `local {"command":["acme-server","stdio","--token","LOCAL_TOKEN","-v"],"env":{"ACME_SECRET":"LOCAL_AUTH_TOKEN","EMPTY":""}}` +
 			` LOCAL_AUTH_TOKEN=canaryL-0123456789 LOCAL_TOKEN=canaryK-0123456789`,
@@ -308,10 +309,18 @@ func TestStarts(t *testing.T) {
 		"deno run -A npm:@s/x@1.0.0 a": "@s/x|1.0.0|a", "node /usr/lib/node_modules/@s/x/dist/index.js a": "@s/x||a",
 		`node C:\a\node_modules\x\index.js`: "x||", "env A=b npx x": "x||", "/usr/local/bin/npx x": "x||",
 		"npx github:me/x": "refused", "npx ./x": "refused", "npx me/x": "refused", "npx": "refused", "node index.js": "refused", "deno run a.ts": "refused",
-		"docker run x": "refused", "podman run x": "refused", "uvx x": "refused", "python -m x": "refused", "": "refused", "npx x@git+https://a.example/b": "refused",
+		"uvx x": "pypi|x||||", "uvx x@1.0 a -b": "pypi|x|1.0|a -b||", "uvx x@latest": "pypi|x||||", "uvx -q x==1.0": "pypi|x|1.0|||", "uvx --from x[cli]==1.0 tool a": "pypi|x[cli]|1.0|a|tool|",
+		"uvx --python 3.12 --with mcp<2 --with=b>1,<2 x": "pypi|x||||mcp<2 b>1,<2", "uv tool run x a": "pypi|x||a||", "pipx run --spec x==1 tool": "pypi|x|1||tool|",
+		"uv run --with x tool a": "pypi|x||a|tool|", "uv run --with x --with mcp<2 tool": "pypi|x|||tool|mcp<2", "/root/.local/bin/uvx x": "pypi|x||||",
+		"uvx --from git+https://a.example/b x": "refused", "uvx ./x": "refused", "uvx": "refused", "uvx --refresh-package y x": "refused", "uvx --new=1 x": "pypi|x||||", "uvx --with other x": "refused", "uv run server.py": "refused",
+		"uv --directory /a run x": "refused", "uv run --directory /a x": "refused", "uv run --with x python -m x": "refused", "uv sync": "refused",
+		"docker run x": "refused", "podman run x": "refused", "python -m x": "refused", "": "refused", "npx x@git+https://a.example/b": "refused",
 	} {
 		s := startOf(strings.Fields(command))
 		got := strings.Join([]string{s.pkg, s.version, strings.Join(s.args, " ")}, "|")
+		if s.pypi {
+			got = strings.Join([]string{"pypi", got, s.bin, strings.Join(s.constraints, " ")}, "|")
+		}
 		if s.refused != "" {
 			got = "refused"
 		}
