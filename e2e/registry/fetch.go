@@ -21,7 +21,7 @@ const fetchTime = 10 * time.Minute
 // Dir is where the tarballs lie below the root of the source tree.
 func Dir(root string) string { return filepath.Join(root, ".tools", "registry") }
 
-// Fetch lets npm fetch these packages, each NAME@VERSION, with all their dependencies into Dir, unless they are there.
+// Fetch lets npm fetch these packages, each NAME@VERSION or of PyPI, with all their dependencies into Dir, unless they are there.
 func Fetch(root string, packages ...string) error {
 	dir := Dir(root)
 	packages = slices.DeleteFunc(slices.Clone(packages), func(p string) bool { return fetched(dir, p) })
@@ -65,6 +65,9 @@ func fetched(dir, pkg string) bool {
 
 // fetch fetches one package: npm resolves the dependencies, then packs each of them.
 func fetch(ctx context.Context, dir, pkg string) error {
+	if requirements, is := strings.CutPrefix(pkg, pypi); is {
+		return fetchWheels(ctx, dir, strings.Fields(requirements))
+	}
 	temp, err := os.MkdirTemp(dir, ".fetch-")
 	if err != nil {
 		return err

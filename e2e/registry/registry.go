@@ -50,7 +50,11 @@ func New(dir, host string) (*Registry, error) {
 			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
 	}
-	return r, nil
+	wheels, err := filepath.Glob(filepath.Join(dir, "*.whl"))
+	for _, path := range wheels {
+		r.files[wheelPath+filepath.Base(path)] = path
+	}
+	return r, err
 }
 
 // add reads one tarball.
@@ -134,6 +138,10 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Unlock()
 	if file, ok := r.files[path]; ok {
 		r.tarball(w, file)
+		return
+	}
+	if name, is := strings.CutPrefix(path, IndexPath); is {
+		r.serveIndex(w, strings.TrimSuffix(name, "/"))
 		return
 	}
 	versions, ok := r.packages[path]

@@ -49,7 +49,7 @@ var fifteen = map[string]struct{ code, want, why string }{
 	"headers":       {code: `{}.whoami({})`, want: "headers knows you"},
 	"from-env":      {code: `{}.whoami({})`, want: "Sentry says hi"},
 	"postgres":      {why: "a connection that is not HTTP"},
-	"python":        {why: "a package of Python"},
+	"python":        {why: "the version of pypi:mcp-server-git is not exact"},
 	"shell":         {why: "a line of shell"},
 	"local":         {code: `{}.get_me({})`, want: "github-says-hi"},
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 				fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the package missing
 			}
 		}
-		if err := registry.Fetch(root, packages...); err != nil {
+		if err := registry.Fetch(root, slices.Concat(packages, wheels)...); err != nil {
 			fmt.Fprintln(os.Stderr, "servers:", err) // as above
 		}
 	}))

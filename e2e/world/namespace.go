@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -61,6 +62,13 @@ func showTools() error {
 			return err
 		}
 		if err := bind(typescript, to); err != nil {
+			return err
+		}
+	}
+	uv, to := filepath.Join(os.Getenv(rootVar), ".tools", "uv"), filepath.Join(shared, ".tools", "uv")
+	if _, err := os.Stat(uv); err == nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, nil, 0o755)) //nolint:gosec // see above
+		if err = errors.Join(err, bind(uv, to)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,86 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/python"
+)
+
+// pypi begins a package of PyPI for Fetch: then its requirements follow, separated by spaces, e.g. "pypi:a==1 b<2".
+const pypi = "pypi:"
+
+// fetchWheels lets pip fetch the wheels of requirements with all their dependencies, for the Python of the sandbox.
+func fetchWheels(ctx context.Context, dir string, requirements []string) error {
+	temp, err := os.MkdirTemp(dir, ".fetch-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	i, err := python.FindInterpreter(ctx, python.ListCandidates(""))
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "python3", append([]string{ //nolint:gosec // fixed by the tests
+		"-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--python-version", python.MinorVersion(i.Version), "--dest", temp,
+	}, requirements...)...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("pip download: %w: %s", err, errs.Bytes())
+	}
+	wheels, err := filepath.Glob(filepath.Join(temp, "*.whl"))
+	for _, file := range wheels { // whole, whatever ends this process
+		err = errors.Join(err, os.Rename(file, filepath.Join(dir, filepath.Base(file))))
+	}
+	return err
+}
+
+// IndexPath is the path of the package index below the registry's address. Wheels are below wheelPath.
+const (
+	IndexPath = "simple/"
+	wheelPath = "wheels/"
+)
+
+// normal is the name by which an index lists a package (PEP 503).
+func normal(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
+}
+
+// serveIndex answers for a path below IndexPath with the wheels of a package.
+func (r *Registry) serveIndex(w http.ResponseWriter, name string) {
+	var links []string
+	for file, path := range r.files {
+		wheel, is := strings.CutPrefix(file, wheelPath)
+		if of, _, _ := strings.Cut(wheel, "-"); !is || normal(of) != name {
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		if r.Broken.Load() {
+			data = append(data, 0)
+		}
+		sum := sha256.Sum256(data)
+		links = append(links, fmt.Sprintf("<a href=\"/%s#sha256=%s\">%s</a>\n", file, hex.EncodeToString(sum[:]), wheel))
+	}
+	if links == nil {
+		http.Error(w, "Not found", http.StatusNotFound)
+		return
+	}
+	slices.Sort(links)
+	w.Header().Set("Content-Type", "text/html")
+	_, _ = w.Write([]byte("<!DOCTYPE html>\n" + strings.Join(links, "")))
+}
