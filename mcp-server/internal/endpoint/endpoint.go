@@ -267,8 +267,8 @@ func (c *responseCapture) WriteHeader(int)             {}
 func (c *responseCapture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
 // RetireConnections closes every connection after its next answer, and still serves requests that arrive. Clients
-// reconnect to another server that takes over. Unlike http.Server.SetKeepAlivesEnabled, it leaves idle connections open.
-// A client that is sending a request on one would lose it.
+// reconnect to another server that takes over. Unlike http.Server.SetKeepAlivesEnabled, it leaves idle connections
+// open: a client that is sending a request on one would lose it.
 func (e *Endpoint) RetireConnections() { e.retiring.Store(true) }
 
 func (e *Endpoint) closeIfRetiring(next http.Handler) http.Handler {

@@ -273,7 +273,8 @@ func (s *Store) tidyOthers(ctx context.Context, tx *writeTransaction) (int, erro
 	return int(n), err
 }
 
-// tidyRuns removes old runs, or the oldest if the file is too large. It comes last, so that other data displaces no run.
+// tidyRuns removes old runs, or the oldest if the file is too large. It comes last, so that no other data displaces
+// runs.
 func (s *Store) tidyRuns(ctx context.Context, tx *writeTransaction) (int, error) {
 	large, err := s.isTooLarge(ctx, tx)
 	if err != nil {

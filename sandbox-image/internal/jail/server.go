@@ -267,7 +267,8 @@ func (e *Embedded) StartServer(s Server, stdio Stdio) (Process, error) {
 			return nil, err
 		}
 	}
-	b, err := e.launchBwrap(s.Slot, e.serverPlan(s, python.entries), e.cfg.Servers.Limits.filterOptions(s.Folders), stage, stdio)
+	filter := e.cfg.Servers.Limits.filterOptions(s.Folders)
+	b, err := e.launchBwrap(s.Slot, e.serverPlan(s, python.entries), filter, stage, stdio)
 	if err != nil {
 		return nil, err
 	}
