@@ -50,6 +50,10 @@ func Parse(getenv func(string) string) (Settings, error) {
 	// After all variables are read: it needs DATABASE_CA_FILE too.
 	s.completeDatabase()
 	mistakes = append(mistakes, s.completeLogins()...)
+	// One slot alone is no mistake: only a chosen number of interpreters can be too large.
+	if strings.TrimSpace(getenv("SANDBOX_WARM")) == "" {
+		s.Warm = min(s.Warm, s.Slots)
+	}
 	if s.Warm > s.Slots {
 		mistakes = append(mistakes, Mistake{"SANDBOX_WARM", strconv.Itoa(s.Warm),
 			fmt.Sprintf("at most SANDBOX_SLOTS, which is %d", s.Slots)})

@@ -77,6 +77,7 @@ func TestValues(t *testing.T) {
 			"forge.example.com 192.168.1.5:8080 [fd00::1]:80 [::1] box:80"},
 		{"SANDBOX_SLOTS", "100", func(s Settings) any { return s.Slots }, 100},
 		{"SANDBOX_WARM", "0", func(s Settings) any { return s.Warm }, 0},
+		{"SANDBOX_SLOTS", "1", func(s Settings) any { return s.Warm }, 1},
 		{"SANDBOX_WARM_PYTHON", "1", func(s Settings) any { return s.WarmPython }, 1},
 		{"SANDBOX_MEMORY", "512M", func(s Settings) any { return s.Memory }, int64(512 << 20)},
 		{"SANDBOX_MEMORY", "2gb", func(s Settings) any { return s.Memory }, int64(2 << 30)},
