@@ -147,7 +147,7 @@ func run(t *testing.T, b *broker, servers map[string][]string, code string) (std
 	input, err := BuildStartInput(false, nil, servers, []byte(code))
 	testkit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), testkit.DenoPath(t), "run", "--no-prompt", "--no-remote", "--no-npm", "--no-config",
-		"--no-lock", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
+		"--no-lock", "--allow-env", "--allow-net=127.0.0.1", "--allow-read=/tmp", "--allow-write=/tmp", "--preload",
 		filepath.Join(dir, "warm.js"), filepath.Join(dir, "main.ts"))
 	cmd.Dir = "/tmp" // where a run is that is not private
 	cmd.Env = []string{"NO_COLOR=1", "HOME=/tmp", "DENO_DIR=" + filepath.Join(dir, "deno"), "DENO_NO_UPDATE_CHECK=1"}
