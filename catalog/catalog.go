@@ -109,7 +109,7 @@ type Credential struct {
 	Surfaces []Surface
 	// Placeholder contains Name and is swapped like it. It may be empty.
 	Placeholder string
-	// Variable is a second variable, besides Name, in which code finds the token name. It may be empty.
+	// Variable is a second environment variable, besides Name, in which code finds the token name. It may be empty.
 	Variable string
 	// Mint describes how the proxy obtains the value; Value is then empty. Nil means that Value is the value.
 	Mint Mint

@@ -14,7 +14,7 @@ func FieldNames() (headings, kinds map[string][]string) {
 	return headings, kinds
 }
 
-// InnerNames are the fields of the objects inside others, and ProviderNames the presets of "oauth2".
+// InnerNames returns the names of the fields of objects inside others.
 func InnerNames() map[string][]string {
 	return map[string][]string{
 		"limits": limitsFields().fieldNames(), "sum": sumFields().fieldNames(), "rule": ruleFields().fieldNames(),
@@ -23,4 +23,5 @@ func InnerNames() map[string][]string {
 	}
 }
 
+// ProviderNames returns the presets of "oauth2".
 var ProviderNames = providerNames

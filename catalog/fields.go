@@ -28,7 +28,8 @@ func (s fieldSpecs[T]) decodeObject(d *configDecoder, path string, n *node, to *
 	return d.ReadObject(path, n, s.fieldNames(), func(i int, field string, n *node) { s[i].read(d, to, field, n) })
 }
 
-// stringField, boolField and listField are the fields whose value is only stored. example is a right list, in JSON.
+// stringField, boolField and listField return a field whose value is only stored. example is a valid list in JSON, for
+// messages.
 func stringField[T any](name string, at func(*T) *string) fieldSpec[T] {
 	return fieldSpec[T]{name, func(d *configDecoder, to *T, f string, n *node) { d.ReadString(f, n, at(to)) }}
 }
@@ -70,7 +71,7 @@ var topFields = sync.OnceValue(func() fieldSpecs[configFile] {
 	}
 })
 
-// sourceFields are the place of a secret, for a credential or for a secret inside one.
+// sourceFields are the fields that say where a secret is: of a credential, or of a secret inside one.
 func sourceFields[T any](source func(*T) *secretSource) fieldSpecs[T] {
 	at := func(name string, field func(*secretSource) **string) fieldSpec[T] {
 		return fieldSpec[T]{name, func(d *configDecoder, to *T, f string, n *node) {

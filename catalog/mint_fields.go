@@ -32,7 +32,7 @@ type mintField struct {
 	name     string
 	form     fieldForm
 	required bool
-	example  string // a right value in JSON, for messages about a required field, an object or a list
+	example  string // a valid value in JSON, for messages about a required field, an object or a list
 }
 
 // mintKind is a kind of credential that the proxy mints or requests from a source.

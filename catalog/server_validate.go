@@ -25,7 +25,7 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 	v.serverURL(a, s)
 	v.serverPackage(s.Package)
 	v.serverRegistry(s)
-	v.serverConstraints(s)
+	v.checkConstraints(s)
 	v.serverCommand(s.Command)
 	for i, arg := range v.AtMost("mcp.args", s.Args, maxServerList) {
 		v.checkConstant(a, fmt.Sprintf("mcp.args[%d]", i), "", arg)
@@ -162,8 +162,8 @@ const maxPackageName = 256
 var packageName = regexp.MustCompile(`^npm:(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*` +
 	`@(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
-// pypiPackage matches a name of PyPI with an exact version (PEP 440) and optionally extras and a program of the
-// package. constraintPattern matches a requirement without spaces, extras and markers.
+// pypiPackage matches a name of PyPI with an exact version (PEP 440), and optionally extras and a program of the
+// package. constraintPattern matches a package with limits on its version, without spaces, extras and markers.
 var (
 	pypiPackage = regexp.MustCompile(`^pypi:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?` +
 		`(\[[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*\])?@([0-9]+!)?[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?` +
@@ -172,7 +172,7 @@ var (
 		`(<|<=|!=|==|>=|>|~=)[0-9][0-9A-Za-z.*+!-]*(,(<|<=|!=|==|>=|>|~=)[0-9][0-9A-Za-z.*+!-]*)*$`)
 )
 
-func (v *configValidator) serverConstraints(s *mcpserver.Settings) {
+func (v *configValidator) checkConstraints(s *mcpserver.Settings) {
 	if s.Constraints != nil && !strings.HasPrefix(s.Package, "pypi:") {
 		v.AddError("mcp.constraints", "constraints of a server that is not a package of PyPI",
 			`"package": "pypi:NAME@VERSION"`)

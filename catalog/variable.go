@@ -5,11 +5,8 @@ import (
 	"strings"
 )
 
-// Bounds of a variable's name, in bytes.
-const (
-	minVariable     = 2
-	variablePattern = `^[A-Z][A-Z0-9_]{1,63}$`
-)
+// minVariable is the length of the shortest name of a variable, in bytes. The longest has maxName.
+const minVariable = 2
 
 // Variables that Deno, Python, their libraries or the C library read as settings. Code gets no token name in them: a
 // name there would switch something on, or hide the certificates of the proxy.
@@ -33,7 +30,7 @@ func isSettingName(name string) bool {
 		slices.ContainsFunc(settingSuffixes, func(s string) bool { return strings.HasSuffix(name, s) })
 }
 
-// readVariable checks a credential's variable.
+// readVariable returns a credential's second variable. It returns "" without one, or after it reports a mistake.
 func (v *configValidator) readVariable(raw rawCredential) string {
 	if raw.variable == nil {
 		return ""
@@ -70,8 +67,8 @@ func (v *configValidator) checkVariables(list []Credential) {
 	}
 }
 
-// warnSharedVariables warns of a variable that stands for credentials of two APIs. It is no error, because a tenant or
-// a narrowed run may have only one API.
+// warnSharedVariables warns of a variable that stands for credentials of two APIs. It is not an error, because a tenant
+// or a narrowed run may have only one of the APIs.
 func (l *loadState) warnSharedVariables() {
 	owner := map[string]*API{}
 	for _, c := range l.listCredentials() {

@@ -61,8 +61,8 @@ gotest() {
 	} >"$log.again"
 }
 
-# logged LOG ARGUMENT... runs go test and copies its output to a file. Without symbols a test links in three quarters of the
-# time.
+# logged LOG ARGUMENT... runs go test and copies its output to a file. Linking without symbols takes a quarter
+# less time.
 logged() {
 	local log=$1
 	shift

@@ -1,6 +1,6 @@
 #!/bin/sh
 # uv.sh TARGET: puts the pinned uv at TARGET, from its wheel, checked against sandbox-image/uv.version. CodeForge runs
-# without it, and then installs no package of PyPI.
+# without it, but cannot install packages of PyPI then.
 # MACHINE=aarch64|x86_64 fetches it for another machine than this one.
 set -eu
 target=$1

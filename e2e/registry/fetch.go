@@ -21,7 +21,8 @@ const fetchTime = 10 * time.Minute
 // Dir is where the tarballs lie below the root of the source tree.
 func Dir(root string) string { return filepath.Join(root, ".tools", "registry") }
 
-// Fetch lets npm fetch these packages, each NAME@VERSION or of PyPI, with all their dependencies into Dir, unless they are there.
+// Fetch lets npm or pip fetch these packages with all their dependencies into Dir, unless they are there. Each is
+// NAME@VERSION, or pypi: with requirements.
 func Fetch(root string, packages ...string) error {
 	dir := Dir(root)
 	packages = slices.DeleteFunc(slices.Clone(packages), func(p string) bool { return fetched(dir, p) })

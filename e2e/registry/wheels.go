@@ -17,7 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
-// pypi begins a package of PyPI for Fetch: then its requirements follow, separated by spaces, e.g. "pypi:a==1 b<2".
+// pypi is the prefix of packages of PyPI for Fetch. Requirements follow, separated by spaces: "pypi:a==1 b<2".
 const pypi = "pypi:"
 
 // fetchWheels lets pip fetch the wheels of requirements with all their dependencies, for the Python of the sandbox.
@@ -40,7 +40,7 @@ func fetchWheels(ctx context.Context, dir string, requirements []string) error {
 		return fmt.Errorf("pip download: %w: %s", err, errs.Bytes())
 	}
 	wheels, err := filepath.Glob(filepath.Join(temp, "*.whl"))
-	for _, file := range wheels { // whole, whatever ends this process
+	for _, file := range wheels { // a rename leaves no incomplete file if this process ends
 		err = errors.Join(err, os.Rename(file, filepath.Join(dir, filepath.Base(file))))
 	}
 	return err
@@ -52,17 +52,17 @@ const (
 	wheelPath = "wheels/"
 )
 
-// normal is the name by which an index lists a package (PEP 503).
-func normal(name string) string {
+// normalName returns the name by which an index lists a package (PEP 503).
+func normalName(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
-// serveIndex answers for a path below IndexPath with the wheels of a package.
+// serveIndex answers with the index's page of a package: its wheels.
 func (r *Registry) serveIndex(w http.ResponseWriter, name string) {
 	var links []string
 	for file, path := range r.files {
 		wheel, is := strings.CutPrefix(file, wheelPath)
-		if of, _, _ := strings.Cut(wheel, "-"); !is || normal(of) != name {
+		if of, _, _ := strings.Cut(wheel, "-"); !is || normalName(of) != name {
 			continue
 		}
 		data, err := os.ReadFile(path)

@@ -22,7 +22,7 @@ const (
 	sentryServer = "mcp-server-sentry==2025.1.14"
 )
 
-// wheels are what registry.Fetch fetches of PyPI.
+// wheels are the packages of PyPI for registry.Fetch.
 var wheels = []string{"pypi:" + timeServer, "pypi:" + fetchServer + " mcp<2", "pypi:" + sqliteServer + " mcp<2", "pypi:" + sentryServer + " mcp<2", "pypi:mcp==2.3.0"}
 
 // pythonServer is a server of PyPI.

@@ -5,8 +5,8 @@ package mcpserver
 // used. Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
 type Settings struct {
 	URL     string `json:"url,omitempty"`
-	Package string `json:"package,omitempty"` // npm:NAME@VERSION or pypi:NAME@VERSION, perhaps with /PROGRAM
-	// Registry is the package registry of Package. If empty, PACKAGE_REGISTRY applies, which has no package of PyPI.
+	Package string `json:"package,omitempty"` // npm:NAME@VERSION or pypi:NAME@VERSION, and optionally /PROGRAM
+	// Registry is the package registry of Package. If it is empty, PACKAGE_REGISTRY applies. A package of PyPI needs it.
 	// RegistryHosts are further hosts from which the registry serves files.
 	Registry      string   `json:"registry,omitempty"`
 	RegistryHosts []string `json:"registry_hosts,omitempty"`

@@ -116,7 +116,7 @@ func InspectInterpreter(ctx context.Context, path string) (Interpreter, error) {
 	return i, nil
 }
 
-// MinorVersion returns the major and minor number of a version: 3.11 for 3.11.2.
+// MinorVersion returns the major and minor number of a version: "3.11" for "3.11.2", and "" for "".
 func MinorVersion(version string) string {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")

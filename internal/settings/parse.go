@@ -50,7 +50,7 @@ func Parse(getenv func(string) string) (Settings, error) {
 	// After all variables are read: it needs DATABASE_CA_FILE too.
 	s.completeDatabase()
 	mistakes = append(mistakes, s.completeLogins()...)
-	// One slot alone is no mistake: only a chosen number of interpreters can be too large.
+	// SANDBOX_SLOTS=1 alone is not a mistake, so the default of SANDBOX_WARM follows it.
 	if strings.TrimSpace(getenv("SANDBOX_WARM")) == "" {
 		s.Warm = min(s.Warm, s.Slots)
 	}

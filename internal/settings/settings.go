@@ -18,7 +18,7 @@
 //	OIDC_CLAIM=sub             claim that names the login of a tenant
 //	OIDC_CA_FILE=              PEM of the authorities of the identity provider
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
-//	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS
+//	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS; the default is 1 for one slot
 //	SANDBOX_WARM_PYTHON=0      interpreters of Python kept warm, 0 to SANDBOX_SLOTS
 //	SANDBOX_MEMORY=1g          memory of one run: a number and k, m or g
 //	SANDBOX_SERVERS=8          MCP servers running at the same time, 0 to 32
@@ -164,9 +164,9 @@ type settingSpec struct {
 	read      func(s *Settings, text string) (want string)
 }
 
-// readPath reads the path of something.
-func readPath(what string, field func(*Settings) *string) func(*Settings, string) string {
-	return func(s *Settings, text string) string { return parsePath(text, "the path of "+what, field(s)) }
+// readPath returns the read function of a setting with a path. The error names kind: "the path of a PEM file".
+func readPath(kind string, field func(*Settings) *string) func(*Settings, string) string {
+	return func(s *Settings, text string) string { return parsePath(text, "the path of "+kind, field(s)) }
 }
 
 func settingSpecs() []settingSpec {

@@ -135,7 +135,7 @@ func UVPath(tb testing.TB) string {
 	tb.Helper()
 	path := filepath.Join(RootDir(tb), ".tools", "uv")
 	if _, err := os.Stat(path); err != nil {
-		SkipBecause(tb, "make uv has fetched no uv")
+		SkipBecause(tb, "uv is missing: run make uv")
 	}
 	return path
 }

@@ -164,7 +164,7 @@ func (o *mcpOptions) newDrafter(ctx context.Context, e *Env) *mcpconfig.Drafter 
 	d.Index = sync.OnceValue(func() mcpconfig.Index {
 		self, _ := os.Executable()
 		address, _ := mcpconfig.FindIndex(ctx, e.Environ, embedded.FindUV(filepath.Dir(self)))
-		return mcpconfig.Index{URL: address} // without pip and uv there is no index
+		return mcpconfig.Index{URL: address} // empty after an error: DraftServer reports it
 	})
 	d.Version = func(ctx context.Context, pkg, wanted string) (string, error) {
 		return registry().ResolveVersion(ctx, pkg, wanted)

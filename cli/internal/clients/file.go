@@ -30,8 +30,8 @@ func ReadConfig(path string) ([]byte, error) {
 }
 
 // ReplaceConfig replaces a client's file. before is the text that the caller has read: if the file differs from it,
-// ReplaceConfig fails. If keep is not zero and there is a file, it keeps a copy with this time in its name, and returns
-// the copy's path.
+// ReplaceConfig fails. If keep is not zero and the file exists, ReplaceConfig keeps a copy with this time in its name,
+// and returns the copy's path.
 func ReplaceConfig(path string, before, after []byte, keep time.Time) (backup string, err error) {
 	// A rename would replace the link instead of its target.
 	if real, err := filepath.EvalSymlinks(path); err == nil {

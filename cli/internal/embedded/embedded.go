@@ -76,8 +76,8 @@ type RunningError struct{ Up statedir.UpState }
 // Error names the endpoint.
 func (e *RunningError) Error() string { return "CodeForge is already running at " + e.Up.Endpoint() }
 
-// FindUV returns the program that installs packages of PyPI for a folder of binaries: .tools/uv beside it, or uv in it.
-// It returns "" if there is no such program.
+// FindUV returns the path of uv, which installs packages of PyPI, for a folder of binaries: .tools/uv beside it, or uv
+// in it. It returns "" if neither exists.
 func FindUV(bin string) string {
 	for _, path := range []string{filepath.Join(filepath.Dir(bin), ".tools", "uv"), filepath.Join(bin, "uv")} {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {

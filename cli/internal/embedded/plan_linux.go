@@ -14,7 +14,7 @@ import (
 type supervisorSetup struct {
 	State, APIs, Bin, Deno string
 	TypeScript             string // empty: no compiler
-	UV                     string // empty: no installer of packages of PyPI
+	UV                     string // empty: packages of PyPI cannot be installed
 	// Keep lists the paths that the proxy reads under their real names: APIs, and the file of further authorities.
 	Keep []string
 	Port int

@@ -12,7 +12,7 @@ type startCommand struct {
 	pkg     string // NAME, without a version
 	version string // as written in the file; empty: no version
 	bin     string // program of the package, if it has several
-	// pypi means that pkg is a package of PyPI, with perhaps extras, and constraints limit its dependencies.
+	// pypi means that pkg is a package of PyPI, and may have extras. constraints limit the versions of its dependencies.
 	pypi        bool
 	constraints []string
 	url         string

@@ -37,7 +37,7 @@ type Drafter struct {
 	Version func(ctx context.Context, pkg, wanted string) (string, error)
 	// Registry returns the package registry for config.json, or "" if it is unknown. Nil: PACKAGE_REGISTRY is set.
 	Registry func() Registry
-	// Index returns the package index for packages of PyPI, or one without a URL if it is unknown.
+	// Index returns the package index for packages of PyPI. Its URL is empty if the index is unknown.
 	Index func() Index
 	// TakenAPI and TakenToken report whether a name is already in use. Earlier drafts count too.
 	TakenAPI, TakenToken func(name string) bool

@@ -19,18 +19,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
-// exactPyPI matches an exact version, which the catalog checks further. release splits such a version into its numbers
-// and the suffix of a preview; other suffixes do not match.
 var (
+	// exactPyPI matches an exact version. The catalog checks its form.
 	exactPyPI = regexp.MustCompile(`^[0-9][0-9A-Za-z.!+]*$`)
-	release   = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)*)((?:a|b|rc)[0-9]+)?$`)
-	// requirement matches NAME[EXTRAS] with perhaps a version after it. Options, paths and URLs do not match.
+	// release splits a version into its numbers and the suffix of a preview. Versions with other suffixes do not match.
+	release = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)*)((?:a|b|rc)[0-9]+)?$`)
+	// requirement matches NAME[EXTRAS], and optionally a version. Options, paths and URLs do not match.
 	requirement = regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?)` +
 		` *((?:@|[<>=!~]=?=?).*)?$`)
 )
 
 // knownConstraints has, by the name of a package, a constraint without which the server fails with today's versions of
-// its dependencies. Versions from fixed on need it no more; empty means that no such version is known.
+// its dependencies. Versions from fixed on work without it. An empty fixed means that no such version is known.
 var knownConstraints = map[string]struct{ constraint, fixed string }{
 	"mcp-server-fetch": {"mcp<2", "2026.10"}, "mcp-server-time": {"mcp<2", "2026.10"},
 	"mcp-server-git": {"mcp<2", "2026.10"}, "mcp-server-sqlite": {"mcp<2", ""}, "mcp-server-sentry": {"mcp<2", ""},
@@ -71,7 +71,7 @@ func parsePyPI(words []string, fromWith bool) startCommand {
 		case "--with", "-w":
 			with = append(with, value)
 		case "--directory", "--project", "--with-editable":
-			return startCommand{refused: "it is a project in a folder of this computer, not a package of PyPI"}
+			return startCommand{refused: "it is a project in a folder of this computer: publish it as a package of PyPI"}
 		}
 	}
 	if fromWith && spec == "" && len(with) > 0 {
@@ -80,7 +80,7 @@ func parsePyPI(words []string, fromWith bool) startCommand {
 	s := startCommand{pypi: true}
 	switch {
 	case fromWith && spec == "":
-		return startCommand{refused: "it is a script or a project in a folder of this computer, not a package of PyPI"}
+		return startCommand{refused: "it is a script or project in a folder of this computer: make it a package of PyPI"}
 	case spec != "" && len(words) > 0:
 		s.bin, words = words[0], words[1:]
 	case len(words) > 0:
@@ -91,12 +91,14 @@ func parsePyPI(words []string, fromWith bool) startCommand {
 	}
 	m := requirement.FindStringSubmatch(spec)
 	if m == nil {
-		return startCommand{refused: "it is not a package of PyPI, but one from a folder or a repository"}
+		return startCommand{refused: "it does not name a package of PyPI, as uvx NAME does: packages in folders and " +
+			"repositories cannot be installed"}
 	}
 	s.pkg, s.version, s.args = m[1], strings.TrimSpace(m[2]), words
 	for _, name := range with {
 		if m := requirement.FindStringSubmatch(strings.TrimSpace(name)); m == nil || m[2] == "" || m[2][0] == '@' {
-			return startCommand{refused: "it adds " + name + " to the package (--with): name only versions of its dependencies"}
+			return startCommand{refused: "it adds " + name + " to the package (--with): only limits on dependencies are " +
+				"possible, as in --with 'mcp<2'"}
 		}
 		s.constraints = append(s.constraints, strings.ReplaceAll(name, " ", ""))
 	}
@@ -111,13 +113,13 @@ func parsePyPI(words []string, fromWith bool) startCommand {
 type Index struct{ URL string }
 
 // ErrNoIndex means that the package index is unknown.
-var ErrNoIndex = errors.New("the package index is unknown: neither pip nor uv is here, and PIP_INDEX_URL is not set")
+var ErrNoIndex = errors.New("the package index is unknown: set PIP_INDEX_URL to its https URL, without a password")
 
 // defaultIndex matches the place in uv's help that names its default index.
 var defaultIndex = regexp.MustCompile(`default package index \(by default: <(https://[^>]+)>\)`)
 
-// FindIndex returns the address of the package index that pip and uv use: a variable, pip's configuration, or the
-// default that the program uv names. It does not ask for the hosts of files.
+// FindIndex returns the address of the package index that pip and uv use: from a variable of theirs, from pip's
+// configuration, or the default that the program uv names. The error is ErrNoIndex. It sends no request.
 func FindIndex(ctx context.Context, environ []string, uv string) (string, error) {
 	var found string
 	for _, pair := range environ {
@@ -131,7 +133,7 @@ func FindIndex(ctx context.Context, environ []string, uv string) (string, error)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the user's own pip, and the pinned uv
 		cmd.Env, cmd.Dir = environ, homeFolder()
-		out, _ := cmd.Output() // without an answer the next one is asked
+		out, _ := cmd.Output() // without an answer, the next program is asked
 		return strings.TrimSpace(string(out))
 	}
 	if found == "" {
@@ -217,7 +219,7 @@ func normalName(name string) string {
 // version. An empty version is the oldest.
 func compareVersions(a, b string) int { return slices.Compare(versionNumbers(a), versionNumbers(b)) }
 
-// versionNumbers returns numbers by whose order versions are compared.
+// versionNumbers returns the numbers by which compareVersions orders a version. The first is 0 for a preview, else 1.
 func versionNumbers(version string) []int {
 	m := release.FindStringSubmatch(version)
 	if m == nil {

@@ -51,7 +51,7 @@ func (d *daemon) serveProxy(ctx context.Context, proxy *proxyapi.Client) {
 // recordExchanges stores the exchanges that the proxy reports, until ctx ends. If this process is too slow or the
 // connection breaks, the missing exchanges are in the runs' receipts.
 func (d *daemon) recordExchanges(ctx context.Context, proxy *proxyapi.Client) {
-	// Events may be missing after a connection, so readers of the history must load it again.
+	// Events may be missing after a connection breaks, so readers of the history must load it again.
 	eachEvent(ctx, proxy, proxyapi.RequestEvents, d.history.NotifyGap, func(e proxyapi.Event) {
 		if e.Lost > 0 {
 			d.history.NotifyGap()
@@ -72,7 +72,8 @@ func (d *daemon) watchAlarms(ctx context.Context, proxy *proxyapi.Client) {
 	})
 }
 
-// eachEvent calls on for each event of the proxy until ctx ends. It calls lost before each further connection.
+// eachEvent calls on for each of these events of the proxy, until ctx ends. If the connection breaks, it calls lost
+// before it connects again.
 func eachEvent(ctx context.Context, proxy *proxyapi.Client, of proxyapi.Events, lost func(), on func(proxyapi.Event)) {
 	for ctx.Err() == nil {
 		if events, err := proxy.Subscribe(ctx, of); err == nil {

@@ -54,7 +54,7 @@ type Set struct {
 
 	shared  *database.Documents // the list in Postgres, or nil
 	pending []listChange        // changes that are not in Postgres yet
-	wake    database.WakeSignal // for Follow
+	wake    database.WakeSignal // makes Follow write the pending changes
 	known   bool                // Postgres has been read
 }
 

@@ -176,7 +176,7 @@ func (b *Bridge) takeFrame(ctx context.Context, s serverConn, f bridgewire.ToBri
 		b.cancels[f.ID] = cancel
 		b.requests.Go(func() {
 			answer := b.doRequest(ctx, s, f)
-			b.sendProgress(f.ID) // the broker drops progress that follows the answer
+			b.sendProgress(f.ID) // the broker would drop progress after the answer
 			b.writeAnswer(f.ID, answer)
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -249,7 +249,7 @@ func (b *Bridge) reportProgress(p *mcp.ProgressNotificationParams) {
 	time.AfterFunc(progressPause, func() { b.sendProgress(id) })
 }
 
-// sendProgress sends the last report of a request, unless it is sent already.
+// sendProgress sends the last report of a request, unless it has been sent.
 func (b *Bridge) sendProgress(id uint64) {
 	b.mu.Lock()
 	last := b.progress[id]

@@ -130,7 +130,7 @@ func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Ti
 	if err == nil || ctx.Err() != nil {
 		return s, err
 	}
-	// A server that is not older may only have been slow.
+	// The server may support only the current protocol, and have been slow.
 	if s, err := b.dialSession(ctx, t, "", time.Until(until)); err == nil {
 		return s, nil
 	}

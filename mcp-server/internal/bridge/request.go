@@ -26,11 +26,11 @@ const (
 	maxErrorText = 1 << 10
 )
 
-// sendFunc sends one request by the SDK.
+// sendFunc sends one request with the SDK's session, and returns the result.
 type sendFunc func(context.Context, *mcp.ClientSession) (any, error)
 
-// newSend returns the sendFunc of a method of the SDK.
-func newSend[P, R any](method func(*mcp.ClientSession, context.Context, *P) (R, error), params *P) sendFunc {
+// newSendFunc returns the sendFunc that calls a method of the SDK's session with params.
+func newSendFunc[P, R any](method func(*mcp.ClientSession, context.Context, *P) (R, error), params *P) sendFunc {
 	return func(ctx context.Context, cs *mcp.ClientSession) (any, error) { return method(cs, ctx, params) }
 }
 
@@ -47,7 +47,7 @@ func (b *Bridge) doRequest(ctx context.Context, s serverConn, f bridgewire.ToBri
 		result, err = b.listPrompts(ctx, s)
 	case bridgewire.CallMethod, bridgewire.ReadMethod, bridgewire.PromptMethod:
 		var send sendFunc
-		if send, err = singleRequest(f); err != nil {
+		if send, err = readSingleRequest(f); err != nil {
 			err = &bridgewire.Error{Code: bridgewire.BadRequest, Message: "reading the params: " + err.Error()}
 			break
 		}
@@ -65,8 +65,8 @@ func (b *Bridge) doRequest(ctx context.Context, s serverConn, f bridgewire.ToBri
 	return bridgewire.FromBridge{Result: line}
 }
 
-// singleRequest returns the sendFunc of a request with one answer.
-func singleRequest(f bridgewire.ToBridge) (sendFunc, error) {
+// readSingleRequest reads the params of a request with one answer, and returns its sendFunc.
+func readSingleRequest(f bridgewire.ToBridge) (sendFunc, error) {
 	switch f.Method {
 	case bridgewire.CallMethod:
 		var p bridgewire.Call
@@ -77,15 +77,15 @@ func singleRequest(f bridgewire.ToBridge) (sendFunc, error) {
 		if len(p.Arguments) > 0 {
 			params.Arguments = p.Arguments
 		}
-		return newSend((*mcp.ClientSession).CallTool, params), err
+		return newSendFunc((*mcp.ClientSession).CallTool, params), err
 	case bridgewire.ReadMethod:
 		var p bridgewire.Read
 		err := json.Unmarshal(f.Params, &p)
-		return newSend((*mcp.ClientSession).ReadResource, &mcp.ReadResourceParams{URI: p.URI}), err
+		return newSendFunc((*mcp.ClientSession).ReadResource, &mcp.ReadResourceParams{URI: p.URI}), err
 	default:
 		var p bridgewire.Prompt
 		err := json.Unmarshal(f.Params, &p)
-		return newSend((*mcp.ClientSession).GetPrompt, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments}), err
+		return newSendFunc((*mcp.ClientSession).GetPrompt, &mcp.GetPromptParams{Name: p.Name, Arguments: p.Arguments}), err
 	}
 }
 
@@ -263,27 +263,27 @@ func (b *Bridge) readPages(
 
 func (b *Bridge) listTools(ctx context.Context, s serverConn) (bridgewire.Tools, error) {
 	all, truncated, err := b.readPages(ctx, s, func(cursor string) sendFunc {
-		return newSend((*mcp.ClientSession).ListTools, &mcp.ListToolsParams{Cursor: cursor})
+		return newSendFunc((*mcp.ClientSession).ListTools, &mcp.ListToolsParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Tools })
 	return bridgewire.Tools{Tools: all, Truncated: truncated}, err
 }
 
 func (b *Bridge) listResources(ctx context.Context, s serverConn) (bridgewire.Resources, error) {
 	all, truncated, err := b.readPages(ctx, s, func(cursor string) sendFunc {
-		return newSend((*mcp.ClientSession).ListResources, &mcp.ListResourcesParams{Cursor: cursor})
+		return newSendFunc((*mcp.ClientSession).ListResources, &mcp.ListResourcesParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Resources })
 	if err != nil {
 		return bridgewire.Resources{}, err
 	}
 	templates, more, err := b.readPages(ctx, s, func(cursor string) sendFunc {
-		return newSend((*mcp.ClientSession).ListResourceTemplates, &mcp.ListResourceTemplatesParams{Cursor: cursor})
+		return newSendFunc((*mcp.ClientSession).ListResourceTemplates, &mcp.ListResourceTemplatesParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Templates })
 	return bridgewire.Resources{Resources: all, Templates: templates, Truncated: truncated || more}, err
 }
 
 func (b *Bridge) listPrompts(ctx context.Context, s serverConn) (bridgewire.Prompts, error) {
 	all, truncated, err := b.readPages(ctx, s, func(cursor string) sendFunc {
-		return newSend((*mcp.ClientSession).ListPrompts, &mcp.ListPromptsParams{Cursor: cursor})
+		return newSendFunc((*mcp.ClientSession).ListPrompts, &mcp.ListPromptsParams{Cursor: cursor})
 	}, func(p listPage) []json.RawMessage { return p.Prompts })
 	return bridgewire.Prompts{Prompts: all, Truncated: truncated}, err
 }

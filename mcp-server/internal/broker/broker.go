@@ -54,7 +54,7 @@ type Launcher interface {
 	Install(ctx context.Context, api proxyapi.API, progress func(string)) error
 }
 
-// Config configures a Broker.
+// Config configures a Broker. Functions are required, unless their comment permits nil.
 type Config struct {
 	Launcher Launcher
 	// Slots is the number of server slots. The servers of one tenant get at most half of the slots, rounded up, at once. 0

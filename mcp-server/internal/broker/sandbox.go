@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	_ "embed" // the starter
+	_ "embed" // start.py
 	"errors"
 	"fmt"
 	"io"
@@ -229,7 +229,7 @@ func inHome(value, home string) string {
 	return value
 }
 
-// packageToInstall returns the package to install, as in sandboxapi.ServerHead, without the program of
+// packageToInstall returns a server's package in the form of sandboxapi.ServerHead, without the program of
 // NAME@VERSION/PROGRAM. One installation serves all programs of a package.
 func packageToInstall(s *mcpserver.Settings) string {
 	if s.Package == "" {
@@ -247,13 +247,13 @@ func cutPackage(pkg string) (name, version, program string) {
 	return pkg[:at], version, program
 }
 
-// starter runs the program of a package of PyPI.
+// starter is the Python script that runs the program of a package of PyPI.
 //
 //go:embed start.py
 var starter string
 
-// pythonCommand returns the command line of a package of PyPI. The interpreter ignores its environment, the server's
-// home and the files that site-packages can start with: -I and -S.
+// pythonCommand returns the command line of a package of PyPI. With -I and -S, the interpreter ignores its environment,
+// the server's home, and files of site-packages that run at its start.
 func pythonCommand(s *mcpserver.Settings, dir string) []string {
 	name, _, program := cutPackage(strings.TrimPrefix(s.Package, "pypi:"))
 	name, _, _ = strings.Cut(name, "[")

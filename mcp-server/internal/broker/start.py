@@ -10,13 +10,13 @@ store, package, program, *arguments = sys.argv[1:]
 sys.path.append(store)  # after the standard library: old backports have its names
 
 
-def same(a, b):
+def has_same_name(a, b):
     return a.lower().replace("_", "-").replace(".", "-") == b.lower().replace("_", "-").replace(".", "-")
 
 
-def find():
+def find_program():
     scripts = [e for e in metadata.distribution(package).entry_points if e.group == "console_scripts"]
-    found = [e for e in scripts if same(e.name, program or package)]
+    found = [e for e in scripts if has_same_name(e.name, program or package)]
     if not found and not program and len(scripts) == 1:
         found = scripts
     if found:
@@ -28,25 +28,25 @@ def find():
     sys.exit(f"the package has no program {program or package!r}. It has: {names}. Choose one: pypi:NAME@VERSION/PROGRAM")
 
 
-# These versions of dependencies break many servers.
+# Dependencies whose versions from this one on break many servers.
 BOUNDS = {"mcp": "2", "pydantic": "2.12"}
 
 
-def numbers(version):
+def version_numbers(version):
     return [int(n) for n in version.split(".") if n.isdigit()]
 
 
 def advise(error):
-    """Returns the constraints that probably help after an error of the import, in JSON, or ""."""
+    """Returns constraints that probably help after an error, as items of a JSON list, or ""."""
     if isinstance(error, ImportError) and not error.name:
-        return ""  # raised by a module for another reason
+        return ""  # a module raised it for another reason
     versions = {d.metadata["Name"]: d.version for d in metadata.distributions(path=[store])}
     return ", ".join(f'"{name}<{bound}"' for name, bound in BOUNDS.items()
-                     if numbers(versions.get(name, "0")) >= numbers(bound))
+                     if version_numbers(versions.get(name, "0")) >= version_numbers(bound))
 
 
 try:
-    name, load = find()
+    name, load = find_program()
     main = load()
     sys.argv = [name, *arguments]
     code = main()

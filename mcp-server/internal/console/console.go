@@ -292,7 +292,7 @@ func (e *pageError) Error() string { return e.text }
 
 var errNotFound = &pageError{http.StatusNotFound, "There is no entry with this name."}
 
-// pageErrors are the errors of other packages with a text for the page. The text of the error replaces {error}.
+// pageErrors has the status and the text of the page for errors of other packages. {error} stands for the error's text.
 var pageErrors = []struct {
 	err    error
 	status int

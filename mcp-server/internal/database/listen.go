@@ -30,7 +30,7 @@ type listenerSet struct {
 	ended chan struct{} // closed when the connection is closed after stop
 }
 
-// WakeSignal is a signal for Listen, with room for one.
+// WakeSignal makes Listen call its function. Its capacity is 1, so several signals in a row count as one.
 type WakeSignal chan struct{}
 
 // SendSignal sends the signal, unless one already waits.
@@ -42,7 +42,7 @@ func (w WakeSignal) SendSignal() {
 }
 
 // Listen calls changed at once, after each change that some replica notifies of, after each signal of wake, and every
-// pollTime, until ctx ends. It calls changed once for several changes in the meantime. wake has a capacity of 1.
+// pollTime, until ctx ends. It makes one call for several changes during the last one. Each listener has its own wake.
 func (db *DB) Listen(ctx context.Context, wake WakeSignal, changed func()) {
 	leave := db.addListener(wake)
 	defer leave()

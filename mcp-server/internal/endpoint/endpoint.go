@@ -75,7 +75,7 @@ type Endpoint struct {
 	server    *http.Server
 	socket    net.Listener // nil without Config.Socket
 	local     *http.Server // serves the socket
-	retiring  atomic.Bool
+	retiring  atomic.Bool  // set by RetireConnections
 }
 
 // OpenEndpoint listens. Without a token, it refuses addresses other than loopback, unless in a container.
@@ -268,9 +268,10 @@ func (c *responseCapture) Write(p []byte) (int, error) { return c.body.Write(p) 
 
 // RetireConnections closes every connection after its next answer, and still serves requests that arrive. Clients
 // reconnect to another server that takes over. Unlike http.Server.SetKeepAlivesEnabled, it leaves idle connections
-// open: a client that is sending a request on one would lose it.
+// open: a client that is just sending a request on such a connection would lose the request.
 func (e *Endpoint) RetireConnections() { e.retiring.Store(true) }
 
+// closeIfRetiring makes next close its connections after RetireConnections.
 func (e *Endpoint) closeIfRetiring(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if e.retiring.Load() {

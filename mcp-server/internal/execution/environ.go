@@ -8,10 +8,10 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// buildEnviron returns the variables of a run narrowed to these APIs; none means all. A token name, or its placeholder,
-// is the value of the variable with that name, and of the credential's second variable. If two tokens have the same
-// second variable, the run has it for neither: code would otherwise use either account by chance. Variables beyond
-// sandboxapi.MaxEnviron are left out.
+// buildEnviron returns the variables of a run narrowed to these APIs; an empty list means all. The value of a variable
+// is the token name, or its placeholder. Each token has a variable with its name, and perhaps a second one. The result
+// omits a second variable that two tokens share, because code would use either account by chance. It also omits
+// variables beyond sandboxapi.MaxEnviron.
 func buildEnviron(cat proxyapi.Catalog, apis []string) map[string]string {
 	var own, second [][2]string
 	for _, api := range cat.APIs {

@@ -43,6 +43,7 @@ func (rt pathRouter) addHistory(s *history.Store, stop <-chan struct{}) {
 	})
 }
 
+// answerList returns an answer for addPath: the list for the request's filter and cursor.
 func answerList[F, T any](list func(context.Context, F, string) (T, error)) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		f, err := operatorapi.ReadFilter[F](r.URL.Query())

@@ -130,7 +130,7 @@ func writeAnswer(w http.ResponseWriter, v any, err error) {
 	rpc.WriteRefusal(w, err)
 }
 
-// newRefused returns an error whose text is for the operator.
+// newRefused returns an error of this API whose text is for the operator.
 func newRefused(status int, code string, err error) error {
 	return &rpc.Error{API: operatorapi.PeerName, Status: status, Code: code, Text: err.Error()}
 }

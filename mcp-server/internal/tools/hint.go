@@ -197,7 +197,7 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 		may = "Code may read and write only its working directory, by relative paths. update_skill makes and changes skills."
 	}
 	add(fileRefusal.MatchString(printed), may)
-	add(unsetVariable.MatchString(printed), "The variables of code are the token names of its APIs, and no others.")
+	add(unsetVariable.MatchString(printed), "The environment has variables only for the token names of this run's APIs.")
 	add(otherRefusal.MatchString(printed), "Processes, native code and facts about the machine are not available to code.")
 	add(sizeRefusal.MatchString(printed),
 		fmt.Sprintf("A file may have at most %d MiB: write several.", sandboxapi.MaxFile>>20))

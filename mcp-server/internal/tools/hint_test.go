@@ -227,7 +227,7 @@ func TestShort(t *testing.T) {
 // TestPythonRefusals: what the sandbox refuses is explained in Python's words too.
 func TestPythonRefusals(t *testing.T) {
 	const files = "Code may read /tmp, /skills and /runs, and write /tmp and /skills."
-	const others = "The variables of code are the token names of its APIs, and no others."
+	const others = "The environment has variables only for the token names of this run's APIs."
 	for last, want := range map[string]string{
 		"OSError: [Errno 27] File too large":                                  "A file may have at most 128 MiB: write several.",
 		"OSError: [Errno 28] No space left on device":                         "The disk of /tmp or /skills is full, and the file that was written last is incomplete: remove files that are no longer needed.",

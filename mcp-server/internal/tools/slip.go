@@ -41,7 +41,7 @@ var (
 // hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run.
 // They use only the interpreter's text, if it can be distinguished from the code's output.
 func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
-	// Checked after a success too: code that gets None may go on without a credential. The name itself is a variable.
+	// Checked after a success too: code that gets None may go on without a credential. A token name itself is a variable.
 	for _, m := range maybeUnset.FindAllStringSubmatch(r.code, maxHints) {
 		if name := nearestToken(m[1], r.catalog); r.language.IsPython() && m[2] == "" && name != "" && name != m[1] {
 			out = append(out, hintQuotes(name))
@@ -58,8 +58,8 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 		switch name := nearestToken(m[1], r.catalog); name {
 		case "":
 		case m[1]:
-			out = append(out, readertext.NewText("This run has no variable %NAME. If the run is narrowed, add the API of "+
-				"that name to \"apis\".", "%NAME", name))
+			out = append(out, readertext.NewText("This run has no variable %NAME. If the run is narrowed, add the API "+
+				"with this token name to \"apis\".", "%NAME", name))
 		default:
 			out = append(out, hintQuotes(name))
 		}

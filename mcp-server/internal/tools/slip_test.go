@@ -80,8 +80,8 @@ func TestSlips(t *testing.T) {
 		module  = "The code is a module and not a function: print the result instead of returning it."
 		alone   = "Send the code alone, without sentences and without ``` around it."
 		quoted  = `A token name is text: write "STRIPE_AUTH_TOKEN" in quotes, where the credential belongs.`
-		noEnv   = "The variables of code are the token names of its APIs, and no others."
-		away    = "This run has no variable STRIPE_AUTH_TOKEN. If the run is narrowed, add the API of that name to \"apis\"."
+		noEnv   = "The environment has variables only for the token names of this run's APIs."
+		away    = "This run has no variable STRIPE_AUTH_TOKEN. If the run is narrowed, add the API with this token name to \"apis\"."
 		noMCP   = "No MCP server is configured, so there is no mcp. The user can add one as apis/<name>/config.json."
 		noNPM   = "Code can import no URL, and no package. Use what Deno has built in (\"node:fs\" too), fetch, and modules in /skills. The user can add a package with: codeforge package add npm:NAME."
 		noFiles = "Only this module is sent. Put the code of others into it, or write them to /skills/<name>.ts first and import them from there."

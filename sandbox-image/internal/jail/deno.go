@@ -56,7 +56,7 @@ func (d denoProcess) args() []string {
 	return append(args, "--preload", d.dir+"/"+WarmFile, d.dir+"/"+MainFile)
 }
 
-// readableFacts lists the facts about the machine that SDKs read and that are no more than Python shows. warm.js
+// readableFacts lists the facts about the machine that code may read, because SDKs do. Python shows them too. warm.js
 // replaces the name of the host and the release of the kernel by constants.
 const readableFacts = "homedir,uid,gid,cpus"
 

@@ -56,7 +56,7 @@ type Embedded struct {
 	libs  []confine.StageEntry // Deno's libraries, as a sandbox sees them
 	bwrap []confine.StageEntry // the files that bubblewrap needs to start
 	stage *os.File             // the mount namespace from which servers and the compiler start
-	// filters are anonymous files with the seccomp filters.
+	// filters has an anonymous file with the seccomp filter for each combination of options.
 	filters map[seccomp.Options]*os.File
 	// ownUIDs means that each slot has a separate uid. Without root, all slots share the user's uid.
 	ownUIDs bool
@@ -68,7 +68,7 @@ type Embedded struct {
 	stages map[stageKind]*os.File
 }
 
-// stageKind is a kind of interpreter with a separate root, or with server the slots of MCP servers in Python.
+// stageKind is a kind of interpreter with a separate root. With server it means the slots of MCP servers in Python.
 type stageKind struct {
 	python, private, server bool
 	folders                 string // FolderNames

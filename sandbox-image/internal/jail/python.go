@@ -26,7 +26,7 @@ const (
 // hiddenInLibrary are package folders that some distributions keep inside the standard library.
 var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
 
-// wheelLibraries are libraries that a wheel may expect on every machine (PEP 600), besides those that Python brings.
+// wheelLibraries are libraries that a wheel may expect on every machine (PEP 600), besides those that Python needs.
 var wheelLibraries = [...]string{"libstdc++.so.6", "libgcc_s.so.1", "libz.so.1"}
 
 // pythonArgs returns the interpreter's arguments. -s ignores the user's packages in /tmp, and -B writes no byte code.
@@ -53,7 +53,7 @@ func pythonEnviron(dir, ca, packages, tz string) []string {
 }
 
 // pythonAuthorities returns the variables from which Python's TLS libraries read the path of their authorities. The
-// last three are read by Google's httplib2, by gRPC and by AWS's botocore.
+// last three are for httplib2, gRPC and AWS's botocore.
 func pythonAuthorities(ca string) []string {
 	return []string{
 		"SSL_CERT_FILE=" + ca, "REQUESTS_CA_BUNDLE=" + ca, "HTTPLIB2_CA_CERTS=" + ca,

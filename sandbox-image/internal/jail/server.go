@@ -2,7 +2,7 @@ package jail
 
 import (
 	"context"
-	_ "embed" // the installer
+	_ "embed" // install.py
 	"errors"
 	"fmt"
 	"os"
@@ -47,7 +47,8 @@ const (
 type Server struct {
 	Slot slot.ID
 	TZ   string
-	// Package is the package that the server uses or that is installed, as in sandboxapi.ServerHead. Empty: no package.
+	// Package is the package that the server uses, or with Install the package to install, in the form of
+	// sandboxapi.ServerHead. Empty: no package.
 	Package string
 	// Registry is the package's registry.
 	Registry string
@@ -58,11 +59,11 @@ type Server struct {
 	Folders []Folder
 }
 
-// installFileSize bounds the files of an installation, in bytes. Some packages are larger programs than a server
-// writes.
+// installFileSize bounds each file of an installation, in bytes. Programs in packages can be larger than the files that
+// a server may write.
 const installFileSize = 512 << 20
 
-// limitsOf returns the limits of a server's program.
+// limitsOf returns the limits of a program in a server slot.
 func (s Servers) limitsOf(server Server) Limits {
 	l := s.Limits
 	if server.Install {
@@ -91,7 +92,7 @@ const (
 	uvPath     = "/usr/bin/uv"
 )
 
-// usesPython reports whether a server's slot has Python.
+// usesPython reports whether a server's program, or the installer of its package, needs Python.
 func (s Server) usesPython() bool { return sandboxapi.IsPyPI(s.Package) }
 
 // sources lists the sources of bind mounts that servers need, and those of the host's folders.
@@ -115,13 +116,13 @@ func (s Servers) sources(folders []Folder) []confine.StageEntry {
 	return list
 }
 
-// installer is the program that installs a package of PyPI.
+// installer is the Python script that installs a package of PyPI.
 //
 //go:embed install.py
 var installer string
 
-// wheelOption returns the option of uv that installs only wheels. To build a source distribution runs the package's
-// code.
+// wheelOption returns the option of uv that installs only wheels. Building a source distribution would run the
+// package's code.
 func wheelOption() []string {
 	//defence:package-wheels instead nil
 	return []string{"--only-binary", ":all:"}
@@ -169,7 +170,7 @@ func (s Server) fullEnviron(path, ca, cache string) []string {
 		// The files get another time when sandboxd copies them, so compiled files must not name the time of their source.
 		env = append(env, "UV_DEFAULT_INDEX="+s.Registry, "PYC_INVALIDATION_MODE=UNCHECKED_HASH")
 	case s.usesPython():
-		// A look for a newer version of this framework would be refused, and reported.
+		// The proxy would refuse and report this framework's request for its newest version.
 		env = append(env, "FASTMCP_CHECK_FOR_UPDATES=off")
 	case s.Registry != "":
 		env = append(env, "NPM_CONFIG_REGISTRY="+s.Registry) // Deno names the package folder after the registry
@@ -178,8 +179,8 @@ func (s Server) fullEnviron(path, ca, cache string) []string {
 }
 
 // serverPlan returns the identity, limits and command line of a server's sandbox. From the host the sandbox sees Deno,
-// its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run. python are the
-// files of Python, for a package of PyPI.
+// its libraries, the bridge, the server's package and the operator's programs. It sees no file of a run. python has the
+// files of Python, if the package is one of PyPI.
 func (e *Embedded) serverPlan(s Server, python []confine.StageEntry) confine.ProcessSpec {
 	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
 	argv := e.newBox(s.Slot, 0).commandPrefix(s.fullEnviron(sandboxapi.ProgramsDir+":/usr/bin", caPath, cache))
@@ -221,8 +222,8 @@ func (e *Embedded) serverPlan(s Server, python []confine.StageEntry) confine.Pro
 	return p
 }
 
-// serverPython returns the sources of bind mounts for the files of Python. A server does not see the packages of a
-// virtual environment.
+// serverPython returns the sources of bind mounts for the files of Python. It leaves out the packages of a virtual
+// environment.
 func serverPython(files []confine.StageEntry) []confine.StageEntry {
 	var list []confine.StageEntry
 	for _, f := range files {
@@ -233,7 +234,8 @@ func serverPython(files []confine.StageEntry) []confine.StageEntry {
 	return list
 }
 
-// serverPythonArgs mounts the files of Python, without those that Deno's libraries have brought.
+// serverPythonArgs returns bubblewrap's arguments that mount the files of Python, without those that are mounted for
+// Deno.
 func (e *Embedded) serverPythonArgs(files []confine.StageEntry) []string {
 	var argv []string
 	for _, f := range files {
@@ -241,7 +243,7 @@ func (e *Embedded) serverPythonArgs(files []confine.StageEntry) []string {
 		switch {
 		case f.Kind == confine.Link:
 			argv = append(argv, "--symlink", f.Source, f.Path)
-		// A mount brings the hidden folders below it.
+		// The mount of a folder includes the mounts that hide folders below it.
 		case f.Kind == confine.ReadOnly && f.Path != environmentDir && !brought:
 			argv = append(argv, bindArgs("--ro-bind", path.Join(stagePython, f.Path), f.Path)...)
 		}

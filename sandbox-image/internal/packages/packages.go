@@ -34,14 +34,14 @@ const (
 	maxLock  = 8 << 20
 )
 
-// Names in a package's folder. The slot writes a lock file and the folder npmName, or sandboxapi.PythonDir.
+// Names in a package's folder. The installer writes a lock file, and the folder npmName or sandboxapi.PythonDir.
 const (
 	npmLock      = "deno.lock"
 	pythonLock   = "requirements.lock"
 	npmName      = "npm"
 	registryName = "registry"
 	packageName  = "package"
-	// pythonName has the version of Python that the package was installed for.
+	// pythonName is the file with the version of Python for which a package of PyPI was installed.
 	pythonName = "version"
 )
 
@@ -59,7 +59,7 @@ const locksDir = "locks"
 // Store is the folder of packages. It is safe for concurrent use.
 type Store struct {
 	dir string
-	// python is the version of the Python for packages of PyPI, e.g. "3.11", or empty.
+	// python is the version of Python for packages of PyPI, e.g. "3.11". Empty: there is no Python.
 	python string
 
 	sealing sync.Mutex // one package at a time
@@ -69,7 +69,7 @@ type Store struct {
 }
 
 // OpenStore prepares the folder, and removes unfinished installations and packages for other versions of Python. python
-// is the major and minor version of the Python that packages of PyPI are for, or empty.
+// is the major and minor version of Python for packages of PyPI, e.g. "3.11", or empty if there is no Python.
 func OpenStore(dir, python string) (*Store, error) {
 	for _, name := range []string{".", jail.InstallDir, locksDir} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -104,7 +104,7 @@ var (
 	namePattern = regexp.MustCompile(`^npm:(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*` +
 		`@[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	maxName        = 300
-	maxConstrained = 16 << 10 // bytes of a package of PyPI with its constraints
+	maxConstrained = 16 << 10 // bytes, for a package of PyPI with its constraints
 )
 
 // CheckName returns an error if a text does not name a package and its exact version.
@@ -150,8 +150,8 @@ func (s *Store) packagePath(pkg string) string {
 	return filepath.Join(s.dir, sandboxapi.PackageKey(pkg))
 }
 
-// lockPath returns the path of a lock file. Each version of Python has a separate lock file, because a package can have
-// other dependencies for each.
+// lockPath returns the path of a package's lock file. For PyPI there is one lock file for each version of Python,
+// because the dependencies can differ.
 func (s *Store) lockPath(pkg string) string {
 	name := sandboxapi.PackageKey(pkg)
 	if sandboxapi.IsPyPI(pkg) {
@@ -263,8 +263,8 @@ func fillDraft(draft, pkg string, from *os.Root) error {
 	})
 }
 
-// isStartHook reports whether a file runs when Python starts with its folder as one of site-packages. No server starts
-// Python like that, but a program that a server starts could.
+// isStartHook reports whether Python runs a file at its start if the file's folder is a folder of site-packages.
+// CodeForge never starts Python like that, but a program that a server starts could.
 func isStartHook(pkg, name string) bool {
 	//defence:package-hooks
 	return sandboxapi.IsPyPI(pkg) && path.Dir(name) == sandboxapi.PythonDir && path.Ext(name) == ".pth"

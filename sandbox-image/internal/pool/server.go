@@ -22,7 +22,7 @@ type Servers struct {
 	// Memory limits a server's memory, in bytes.
 	Memory   int64
 	Packages *packages.Store
-	// PyPIProblem is the reason why packages of PyPI cannot be installed, or empty if they can.
+	// PyPIProblem is the reason why packages of PyPI cannot be installed. It is empty if they can be installed.
 	PyPIProblem string
 	// Watch reports whether a server, or the installation in its slot, exceeds another limit. It returns a reason and a
 	// sentence, or "".

@@ -94,8 +94,8 @@ var refused = []struct {
 type Options struct {
 	// Processes lets the program start processes, under the same filter. Without Processes it can start only threads.
 	Processes bool
-	// HostFolder means that the program can write to a folder of the host. It then makes no symbolic link, which would
-	// lead programs of the host to other files, and no file that another user could start with the rights of its owner.
+	// HostFolder means that the program can write to a folder of the host. Then it cannot make symbolic links, which could
+	// lead programs of the host to other files. It cannot make files that others start with the rights of their owner.
 	HostFolder bool
 }
 
@@ -138,7 +138,7 @@ func BuildFilter(m Machine, o Options) ([]bpf.Instruction, error) {
 	}
 	//defence:folder-files
 	if o.HostFolder {
-		p = append(p, plainFilesOnly(m)...)
+		p = append(p, requirePlainFiles(m)...)
 	}
 	// A call that a later version of the table lacks would silently stay allowed.
 	for _, need := range []string{
@@ -274,9 +274,9 @@ func noNamespaces(o Options) []bpf.Instruction {
 	}, rest...)
 }
 
-// modes lists the calls that set the mode of a file, and the arguments with the mode and, if the call may also open a
-// file without a mode, with the flags. Otherwise flags is -1.
-var modes = []struct {
+// modeCalls lists the calls that set the mode of a file. mode is the number of the argument with the mode. If the mode
+// counts only with certain flags, flags is the number of the argument with the flags, otherwise -1.
+var modeCalls = []struct {
 	name        string
 	mode, flags int
 }{
@@ -284,11 +284,11 @@ var modes = []struct {
 	{"mknodat", 2, -1}, {"open", 2, 1}, {"openat", 3, 2},
 }
 
-// plainFilesOnly refuses symbolic links, and modes with a set-user-ID or set-group-ID bit.
-func plainFilesOnly(m Machine) (p []bpf.Instruction) {
+// requirePlainFiles refuses symbolic links, and modes with a set-user-ID or set-group-ID bit.
+func requirePlainFiles(m Machine) (p []bpf.Instruction) {
 	refuse := func(errno unix.Errno, names ...string) {
 		for _, name := range names {
-			// arm64 has no symlink.
+			// arm64 has only symlinkat.
 			if nr, ok := m.Calls[name]; ok {
 				p = append(p, buildCallRule(nr, []bpf.Instruction{bpf.RetConstant{Val: refusalAction(uint32(errno))}})...)
 			}
@@ -296,10 +296,10 @@ func plainFilesOnly(m Machine) (p []bpf.Instruction) {
 	}
 	refuse(unix.EPERM, "symlink", "symlinkat")
 	refuse(unix.ENOSYS, "openat2") // its mode is in memory, which a filter cannot read
-	for _, c := range modes {
+	for _, c := range modeCalls {
 		nr, ok := m.Calls[c.name]
 		if !ok {
-			continue // a machine without the old calls
+			continue // newer architectures lack the old calls
 		}
 		var body []bpf.Instruction
 		if c.flags >= 0 {

@@ -185,7 +185,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A program with a folder of the host makes no link and no file with its owner's rights. All programs may do so elsewhere.
+// A program that can write to a folder of the host makes no link, and no file with its owner's rights. Others may.
 // Promise: folders-stay-closed
 func TestHostFolder(t *testing.T) {
 	m, eperm, enosys := thisMachine(), refusalAction(uint32(unix.EPERM)), refusalAction(uint32(unix.ENOSYS))

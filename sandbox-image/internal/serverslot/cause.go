@@ -13,7 +13,7 @@ const maxCause = 500
 const otherBytes = "The registry sends other bytes than the lock file of the first installation has, or than its " +
 	"own checksum says. Find the cause before you trust them: "
 
-// wantedPython matches uv's explanation that a package is not for this version of Python.
+// wantedPython matches uv's explanation that a package needs another version of Python.
 var wantedPython = regexp.MustCompile(`current Python version \(([0-9.]+)\) does not satisfy Python([<>=!~0-9.,*]+)`)
 
 // findCause returns, in one line, the text that the installer printed after its last "error: ", or "" if there is no
@@ -40,7 +40,7 @@ func findCause(output string) string {
 	case strings.Contains(said, "checksum did not match"), strings.Contains(said, "Hash mismatch"):
 		said = otherBytes + said
 	case strings.Contains(said, "no usable wheels"):
-		said = "A dependency has only a source distribution, and to build it runs its code: " + said
+		said = "A dependency has only a source distribution, and building it would run its code: " + said
 	}
 	if m := wantedPython.FindStringSubmatch(said); m != nil {
 		said = fmt.Sprintf("The package wants Python %s, and the sandbox has %s. In embedded mode, PYTHON_PATH can name "+
