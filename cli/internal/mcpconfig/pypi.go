@@ -210,8 +210,9 @@ func (x Index) ListPackage(ctx context.Context, pkg string) (hosts []string, new
 	return hosts, newest, nil
 }
 
-// normalName returns the name by which an index lists a package (PEP 503).
+// normalName returns the name by which an index lists a package (PEP 503), without extras: "a-b" for "A_b[c]".
 func normalName(name string) string {
+	name, _, _ = strings.Cut(name, "[")
 	return strings.ToLower(regexp.MustCompile(`[-_.]+`).ReplaceAllString(name, "-"))
 }
 

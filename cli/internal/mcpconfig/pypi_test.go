@@ -77,6 +77,7 @@ func TestPinPyPI(t *testing.T) {
 	for command, want := range map[string]string{
 		"uvx mcp-server-time --x":            `"package":"pypi:mcp-server-time@2026.10.19","registry":"URL","registry_hosts":["files.example.com"],"args":["--x"]`,
 		"uvx mcp-server-time@2026.7.10":      `"package":"pypi:mcp-server-time@2026.7.10","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
+		"uvx mcp-server-time[x]@2026.7.10":   `"package":"pypi:mcp-server-time[x]@2026.7.10","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
 		"uvx --with mcp<3 mcp-server-time":   `"package":"pypi:mcp-server-time@2026.10.19","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<3"]`,
 		"uvx --from mcp-server-time==1 tool": `"package":"pypi:mcp-server-time@1/tool","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
 		"uvx mcp-server-time>=1":             "refused",
