@@ -55,6 +55,26 @@ func TestForeignFolder(t *testing.T) {
 	}
 }
 
+// TestForeignUV: beside a folder of codeforge in /tmp, another user's uv is not started.
+// Promise: foreign-folders
+func TestForeignUV(t *testing.T) {
+	if os.Geteuid() != 0 {
+		testkit.SkipBecause(t, "needs root to make another user's file")
+	}
+	for owner, want := range map[int]bool{0: true, 65534: false} {
+		shared := t.TempDir()
+		bin, tools := filepath.Join(shared, "codeforge"), filepath.Join(shared, ".tools")
+		testkit.Must(t, os.Mkdir(bin, 0o755))
+		testkit.Must(t, os.Mkdir(tools, 0o755))
+		testkit.Must(t, os.WriteFile(filepath.Join(tools, "uv"), nil, 0o700)) //nolint:gosec // a program
+		testkit.Must(t, os.Lchown(tools, owner, owner))
+		testkit.Must(t, os.Chmod(shared, 0o777|os.ModeSticky)) //nolint:gosec // as /tmp
+		if got := findOwnUV(&Env{}, bin); (got != "") != want {
+			t.Errorf("uv of user %d: %q", owner, got)
+		}
+	}
+}
+
 // TestForeignState: a state directory in somebody else's folder, in which they hold the lock, does not choose where code is
 // sent, nor which process codeforge down ends.
 // Promise: foreign-folders

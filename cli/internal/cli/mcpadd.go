@@ -139,6 +139,14 @@ func (o *mcpOptions) askCredentials(ctx context.Context, e *Env, d *mcpconfig.Dr
 	return nil
 }
 
+// findOwnUV returns uv for the folder of codeforge, or "" if another user could have planted it.
+func findOwnUV(e *Env, bin string) string {
+	if findForeignFile(e, filepath.Dir(bin), ".tools") != "" || findForeignFile(e, bin, "uv") != "" {
+		return ""
+	}
+	return embedded.FindUV(bin)
+}
+
 // newDrafter returns a drafter for this folder of APIs.
 func (o *mcpOptions) newDrafter(ctx context.Context, e *Env) *mcpconfig.Drafter {
 	_, cat := inspectConfig(e, o.apis)
@@ -163,7 +171,7 @@ func (o *mcpOptions) newDrafter(ctx context.Context, e *Env) *mcpconfig.Drafter 
 	}
 	d.Index = sync.OnceValue(func() mcpconfig.Index {
 		self, _ := os.Executable()
-		address, _ := mcpconfig.FindIndex(ctx, e.Environ, embedded.FindUV(filepath.Dir(self)))
+		address, _ := mcpconfig.FindIndex(ctx, e.Environ, findOwnUV(e, filepath.Dir(self)))
 		return mcpconfig.Index{URL: address} // empty after an error: DraftServer reports it
 	})
 	d.Version = func(ctx context.Context, pkg, wanted string) (string, error) {

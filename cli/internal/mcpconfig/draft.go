@@ -85,6 +85,10 @@ func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 	out.fillValues(how, s, keys)
 	switch {
 	case how.pypi:
+		if name := findIndexVariable(s.Env, how.env); name != "" {
+			out.Refused = otherIndex("its variable " + name)
+			break
+		}
 		d.pinPyPI(ctx, &out, how)
 	case how.pkg != "":
 		d.pinVersion(ctx, &out, how)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -50,6 +51,32 @@ var (
 	}
 )
 
+// Options and variables that name package indexes. Such a package need not be the one of that name in the user's own
+// index, where anybody may have registered it.
+var (
+	indexFlags     = []string{"--index", "--index-url", "-i", "--default-index", "--extra-index-url"}
+	indexVariables = []string{
+		"UV_INDEX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
+	}
+)
+
+// otherIndex is the refusal of a server whose option or variable names a package index.
+func otherIndex(what string) string {
+	return what + " names a package index: leave it out, and set PIP_INDEX_URL to the index that has the package"
+}
+
+// findIndexVariable returns the first variable that names a package index, or "".
+func findIndexVariable(environs ...map[string]string) string {
+	for _, env := range environs {
+		for _, name := range slices.Sorted(maps.Keys(env)) {
+			if slices.Contains(indexVariables, strings.ToUpper(name)) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 // parsePyPI parses the words after uvx, uv tool run, uv run and pipx run. fromWith means that the package is the first
 // --with, and that the first word is its program (uv run).
 func parsePyPI(words []string, fromWith bool) startCommand {
@@ -64,6 +91,9 @@ func parsePyPI(words []string, fromWith bool) startCommand {
 		case !hasValue && !joined && !slices.Contains(plainFlags, flag):
 			// If it has a value, the next word is not the package.
 			return startCommand{refused: "its option " + flag + " is not known here: leave it out"}
+		}
+		if slices.Contains(indexFlags, flag) || flag == "--pip-args" && strings.Contains(value, "index") {
+			return startCommand{refused: otherIndex("its option " + flag)}
 		}
 		switch flag {
 		case "--from", "--spec":

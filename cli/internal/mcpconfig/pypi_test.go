@@ -82,6 +82,14 @@ func TestPinPyPI(t *testing.T) {
 		"uvx --from mcp-server-time==1 tool": `"package":"pypi:mcp-server-time@1/tool","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
 		"uvx mcp-server-time>=1":             "refused",
 		"uvx mcp-server-none":                "refused",
+		// A package of a named index may be another person's in the user's own.
+		"uvx --index-url https://index.acme.example/simple mcp-server-time":          "refused",
+		"uvx --default-index=https://index.acme.example/simple mcp-server-time":      "refused",
+		"uvx -i https://index.acme.example/simple mcp-server-time":                   "refused",
+		"uv tool run --index acme=https://index.acme.example mcp-server-time":        "refused",
+		"uvx --extra-index-url https://index.acme.example/simple mcp-server-time":    "refused",
+		"pipx run --pip-args=--index-url=https://index.acme.example mcp-server-time": "refused",
+		"env UV_DEFAULT_INDEX=https://index.acme.example/simple uvx mcp-server-time": "refused",
 	} {
 		d := (&Drafter{TakenAPI: never, TakenToken: never, Index: func() Index { return index }}).DraftServer(
 			t.Context(), Server{Name: "x", Command: strings.Fields(command)})
