@@ -221,6 +221,9 @@ func (s *Store) SealPackage(pkg, registry, folder string) error {
 		err = errors.Join(os.WriteFile(filepath.Join(draft, registryName), []byte(registry), 0o444),
 			os.WriteFile(filepath.Join(draft, packageName), []byte(pkg), 0o444))
 	}
+	if err == nil && sandboxapi.IsPyPI(pkg) {
+		err = s.checkKnownFiles(pkg, draft)
+	}
 	if err == nil {
 		err = s.keepLock(pkg, draft)
 	}
@@ -320,6 +323,57 @@ func (c *treeCopier) copyFile(name, target string, mode fs.FileMode) (err error)
 		return errTooLarge
 	}
 	return err
+}
+
+// separators are what the name of a package of PyPI may have instead of one hyphen (PEP 503).
+var separators = regexp.MustCompile(`[-_.]+`)
+
+// checkKnownFiles returns an error if the draft's lock file has a file for a package of PyPI that the lock file of an
+// earlier installation of this version lacks. Other constraints, and another version of Python, have another lock file.
+func (s *Store) checkKnownFiles(pkg, draft string) error {
+	name, _, _ := strings.Cut(strings.TrimPrefix(pkg, "pypi:"), "@")
+	name, _, _ = strings.Cut(name, "[")
+	name = strings.ToLower(separators.ReplaceAllString(name, "-"))
+	data, err := os.ReadFile(filepath.Join(draft, pythonLock))
+	if err != nil {
+		return err
+	}
+	pin, files := findPin(data, name+"==")
+	locks, err := filepath.Glob(filepath.Join(s.dir, locksDir, "*.lock"))
+	if err != nil || pin == "" {
+		return err
+	}
+	var known []string
+	for _, path := range locks {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		_, hashes := findPin(data, pin+" ")
+		known = append(known, hashes...)
+	}
+	if known != nil && slices.ContainsFunc(files, func(file string) bool { return !slices.Contains(known, file) }) {
+		return fmt.Errorf("the index has other files for %s than at its first installation: find the cause before you "+
+			"trust them", pin)
+	}
+	return nil
+}
+
+// findPin finds the line NAME==VERSION with this start in a lock file of PyPI, and the hashes below it.
+func findPin(lock []byte, start string) (pin string, hashes []string) {
+	for line := range strings.Lines(string(lock)) {
+		words := strings.Fields(strings.TrimSuffix(strings.TrimSpace(line), "\\"))
+		isPin := !strings.HasPrefix(line, " ")
+		switch {
+		case pin != "" && isPin:
+			return pin, hashes
+		case pin != "":
+			hashes = append(hashes, words...)
+		case isPin && strings.HasPrefix(line, start) && len(words) > 0:
+			pin, hashes = words[0], words[1:]
+		}
+	}
+	return pin, hashes
 }
 
 // keepLock stores the lock file of a first installation.

@@ -127,6 +127,34 @@ func TestSealWheels(t *testing.T) {
 	}
 }
 
+// TestKnownFiles: a version that was installed once has no other files with other constraints, extras or Python.
+// Promise: first-installed-package
+func TestKnownFiles(t *testing.T) {
+	s, dir := open(t)
+	newer, err := OpenStore(dir, "3.13")
+	must(t, err)
+	seal := func(s *Store, pkg, lock string) error {
+		folder := installedWheels(t)
+		must(t, os.WriteFile(filepath.Join(folder, "requirements.lock"), []byte(lock), 0o600))
+		return s.SealPackage(pkg, registry, folder)
+	}
+	const first = "a==1 \\\n    --hash=sha256:00\nmy-name==1.2.3 \\\n    --hash=sha256:11 \\\n    --hash=sha256:22\nz==1 \\\n    --hash=sha256:33\n"
+	must(t, seal(s, "pypi:My_name@1.2.3", first))
+	must(t, seal(s, "pypi:my.name@1.2.3 mcp<2", "my-name==1.2.3 \\\n    --hash=sha256:22\nz==2 \\\n    --hash=sha256:44\n"))
+	must(t, seal(s, "pypi:my-name@1.2.30", "my-name==1.2.30 \\\n    --hash=sha256:55\n"))
+	for pkg, store := range map[string]*Store{
+		"pypi:my-name@1.2.3 mcp<3": s, "pypi:my-name[x]@1.2.3": s, "pypi:my-name@1.2.3": newer,
+	} {
+		if err := seal(store, pkg, "my-name==1.2.3 \\\n    --hash=sha256:11 \\\n    --hash=sha256:66\n"); err == nil ||
+			!strings.Contains(err.Error(), "other files for my-name==1.2.3") {
+			t.Errorf("%s: %v", pkg, err)
+		}
+		if _, err := store.RegistryOf(pkg); !errors.Is(err, sandboxapi.ErrNotInstalled) {
+			t.Errorf("%s: %v", pkg, err)
+		}
+	}
+}
+
 // TestSealRefuses: a folder with anything but files and directories is not sealed, and no part of it stays.
 // Promise: first-installed-package
 func TestSealRefuses(t *testing.T) {
