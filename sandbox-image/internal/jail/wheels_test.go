@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -21,10 +22,21 @@ import (
 )
 
 // index is a package index of one folder of files, over HTTP.
-type index map[string][]byte
+type index struct {
+	mu    sync.Mutex
+	files map[string][]byte
+}
 
-func (x index) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if data, ok := x[strings.TrimPrefix(r.URL.Path, "/files/")]; ok {
+func (x *index) addFile(name string, data []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.files[name] = data
+}
+
+func (x *index) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if data, ok := x.files[strings.TrimPrefix(r.URL.Path, "/files/")]; ok {
 		_, _ = w.Write(data)
 		return
 	}
@@ -34,7 +46,7 @@ func (x index) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html")
-	for file, data := range x {
+	for file, data := range x.files {
 		if strings.HasPrefix(file, name+"-") {
 			fmt.Fprintf(w, "<a href=\"/files/%s#sha256=%x\">%s</a>\n", file, sha256.Sum256(data), file)
 		}
@@ -89,15 +101,15 @@ func sourceDistribution(t *testing.T) []byte {
 
 // wheelRig installs packages with the real installer, real uv and an index.
 type wheelRig struct {
-	files index
+	index *index
 	mark  string
 	url   string
 }
 
 func newWheelRig(t *testing.T) *wheelRig {
 	t.Helper()
-	r := &wheelRig{files: index{}, mark: filepath.Join(t.TempDir(), "code-of-the-package-ran")}
-	server := httptest.NewServer(r.files)
+	r := &wheelRig{index: &index{files: map[string][]byte{}}, mark: filepath.Join(t.TempDir(), "code-of-the-package-ran")}
+	server := httptest.NewServer(r.index)
 	t.Cleanup(server.Close)
 	r.url = server.URL + "/simple/"
 	return r
@@ -126,9 +138,9 @@ func (r *wheelRig) hasRun() bool {
 func TestWheels(t *testing.T) {
 	t.Run("hooks", func(t *testing.T) {
 		r := newWheelRig(t)
-		r.files["probe-1.0.0-py3-none-any.whl"] = wheel(t, map[string]string{
+		r.index.addFile("probe-1.0.0-py3-none-any.whl", wheel(t, map[string]string{
 			"probe/__init__.py": touch, "zz.pth": "import probe\n", "sitecustomize.py": touch, "usercustomize.py": touch,
-		})
+		}))
 		dir := t.TempDir()
 		if out, err := r.install(t, "pypi:probe@1.0.0", dir); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -159,7 +171,7 @@ func TestWheels(t *testing.T) {
 	})
 	t.Run("source", func(t *testing.T) {
 		r := newWheelRig(t)
-		r.files["probe-1.0.0.tar.gz"] = sourceDistribution(t)
+		r.index.addFile("probe-1.0.0.tar.gz", sourceDistribution(t))
 		out, err := r.install(t, "pypi:probe@1.0.0", t.TempDir())
 		if err == nil || !strings.Contains(out, "no usable wheels") || r.hasRun() {
 			t.Errorf("%v, ran: %v: %s", err, r.hasRun(), out)
@@ -169,7 +181,7 @@ func TestWheels(t *testing.T) {
 		r := newWheelRig(t)
 		const file = "probe-1.0.0-py3-none-any.whl"
 		first := wheel(t, map[string]string{"probe.py": "1\n"})
-		r.files[file] = first
+		r.index.addFile(file, first)
 		dir := t.TempDir()
 		if out, err := r.install(t, "pypi:probe@1.0.0", dir); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -179,8 +191,8 @@ func TestWheels(t *testing.T) {
 			t.Fatalf("%q, %v; want %q", lock, err, want)
 		}
 		for _, row := range []struct{ name, code, want string }{{"same", "1\n", ""}, {"other", "2\n", "Hash mismatch"}} {
-			if r.files[file] = first; row.want != "" {
-				r.files[file] = wheel(t, map[string]string{"probe.py": row.code})
+			if r.index.addFile(file, first); row.want != "" {
+				r.index.addFile(file, wheel(t, map[string]string{"probe.py": row.code}))
 			}
 			again := t.TempDir()
 			testkit.Must(t, os.WriteFile(filepath.Join(again, "requirements.lock"), lock, 0o644))
@@ -192,7 +204,7 @@ func TestWheels(t *testing.T) {
 	})
 	t.Run("constraints", func(t *testing.T) {
 		r := newWheelRig(t)
-		r.files["probe-1.0.0-py3-none-any.whl"] = wheel(t, map[string]string{"probe.py": ""})
+		r.index.addFile("probe-1.0.0-py3-none-any.whl", wheel(t, map[string]string{"probe.py": ""}))
 		out, err := r.install(t, "pypi:probe@1.0.0 probe<1", t.TempDir())
 		if err == nil || !strings.Contains(out, "No solution found") {
 			t.Errorf("%v: %s", err, out)
