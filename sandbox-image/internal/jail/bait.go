@@ -8,8 +8,9 @@ import (
 // homeDir is the folder beside the code that is HOME if the run has a canary. Code cannot write to it.
 const homeDir = "home"
 
-// baitVariables hold the canary. No library reads them, and no honest code asks for them by name: token names, which code
-// finds in variables of their name, are in capitals. A run without the API of a token DEPLOY_TOKEN would get the canary.
+// baitVariables hold the canary. No library reads them, and no honest code asks for them by name: token names, which
+// code finds in variables of their name, are in capitals. Otherwise a run without the API of a token DEPLOY_TOKEN would
+// get the canary.
 var baitVariables = [...]string{"prod_db_password", "deploy_token"}
 
 // canaryBait is a canary in files and variables that a thief searches: a value that no request of the run may carry.
