@@ -125,7 +125,7 @@ try { const r = await %s; console.log("STATUS", r.status, await r.text()) } catc
 		tool("list_apis of another's API", "no such API", bob, "list_apis", map[string]any{"api": "other"}, "there is no active API", "OTHER_TOKEN"),
 		tool("list_apis, searching", "nothing of others", bob, "list_apis", map[string]any{"query": "another API other.test"}, "content", "OTHER_TOKEN", "other.test"),
 		tool("list_apis, a mistake", "an example of one's own", bob, "list_apis", map[string]any{"apis": 1}, "httpbin", "OTHER"),
-		tool("get_instructions", "nothing of others", bob, "get_instructions", map[string]any{}, "HTTPBIN", "OTHER_TOKEN", "other.test"),
+		tool("get_instructions", "nothing of others", bob, "get_instructions", map[string]any{}, "How to use CodeForge", "OTHER_TOKEN", "other.test"),
 		code("the typed client of another's API", "not there", bob, `import { other } from "/apis/other.ts"; console.log("SAW", typeof other)`, "isError", `"SAW`),
 		with("another's session", "404", bob, http.MethodPost, http.StatusNotFound),
 		with("deleting another's session", "404, and it goes on", bob, http.MethodDelete, http.StatusNotFound),
@@ -297,7 +297,8 @@ for path in ("/tmp/left-link", "/tmp/left.txt", "/tmp/operators.txt", "left.txt"
             pass
 for path in ("/tmp", "/runs", "/skills", "/code", "/home"):
     try:
-        print("ENTRY", path, os.listdir(path))
+        if os.listdir(path):
+            print("ENTRY", path, os.listdir(path))
     except OSError:
         pass
 print("looked")`

@@ -44,7 +44,7 @@ var slips = []slip{
 	{"typo in the domain", `await fetch("https://htpbin.test/anything");`, []string{"htpbin.test", "Did you mean httpbin.test?", "list_apis"}},
 	{"http for https", `const r = await fetch("http://httpbin.test/bearer?t=plain", { headers: { Authorization: "Bearer HTTPBIN_TOKEN" } }); console.log(r.status, await r.text());`, []string{"Use https://", "API httpbin", "allow_http"}},
 	{"restricted method", `const r = await fetch("https://strict.test/anything?t=post", { method: "POST", body: "{}" }); console.log(r.status, await r.text());`, []string{"API strict", "does not permit this method", "restricted_methods"}},
-	{"a program", `new Deno.Command("ls").outputSync();`, []string{"NotFound: Failed to spawn", "processes and native code are not available"}},
+	{"a program", `new Deno.Command("ls").outputSync();`, []string{"NotFound: Failed to spawn", "Processes, native code and facts about the machine are not available"}},
 	{"CommonJS", `const fs = require("fs");`, []string{"ReferenceError: require is not defined", "There is no CommonJS"}},
 	{"a file that was not sent", `import { f } from "./lib.ts"; f();`, []string{"Only this module is sent"}},
 	{"a skill that does not load", `await Deno.writeTextFile("/skills/broken.ts", "// @description x\nexport const a = ;"); await Deno.writeTextFile("/skills/my notes.ts", "");`, []string{"The skill broken does not load: SyntaxError: Expression expected at /skills/broken.ts:2:18", `"my notes.ts" in /skills is not a skill`}},

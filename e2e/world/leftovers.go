@@ -53,7 +53,7 @@ func TakeSnapshot() Snapshot {
 }
 
 // besides matches the files of tests in Docker mode and on Kubernetes, and of benchmarks, which may run at the same time.
-var besides = regexp.MustCompile(`^(/tmp/codeforge-(apis|compose|e2e|bench)-|/run/netns/cni-)`)
+var besides = regexp.MustCompile(`^(/tmp/codeforge-(apis|compose|e2e|bench)-|/run/netns/c(ni-|odeforge-k8s)|/sys/fs/cgroup/.*/codeforge-k8s)`)
 
 // processes lists all processes of the pid namespace except process 1, this one and zombies.
 func processes() []string {

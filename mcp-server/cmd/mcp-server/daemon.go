@@ -343,9 +343,7 @@ func (d *daemon) serveUntilDone(ctx context.Context) error {
 func (d *daemon) stopAll() {
 	d.log.Info("stopping", logline.Tag("mcp"), slog.Int("calls", d.mcp.CountCalls()))
 	if d.fleet != nil { // another mcp-server takes over
-		// Connections close after their next answer, and the clients reconnect to the other mcp-server meanwhile.
-		d.endpoint.RetireConnections()
-		time.Sleep(retireTime)
+		d.endpoint.RetireConnections(retireTime)
 	}
 	drain, cancel := context.WithTimeout(context.Background(), d.flags.drain)
 	var draining sync.WaitGroup

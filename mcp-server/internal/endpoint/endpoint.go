@@ -266,12 +266,15 @@ func (c *responseCapture) Header() http.Header         { return c.header }
 func (c *responseCapture) WriteHeader(int)             {}
 func (c *responseCapture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
-// RetireConnections closes every connection after its next answer, and still serves requests that arrive. Clients
-// reconnect to another server that takes over. Unlike http.Server.SetKeepAlivesEnabled, it leaves idle connections
-// open: a client that is just sending a request on such a connection would lose the request.
-func (e *Endpoint) RetireConnections() { e.retiring.Store(true) }
+// RetireConnections gives clients this time to reconnect to another server that takes over. Until then, it closes every
+// connection after its next answer, and still serves requests that arrive. It then closes the idle connections. Closed
+// at once, each of them could lose a request that its client is sending.
+func (e *Endpoint) RetireConnections(d time.Duration) {
+	e.retiring.Store(true)
+	time.Sleep(d)
+	e.server.SetKeepAlivesEnabled(false)
+}
 
-// closeIfRetiring makes next close its connections after RetireConnections.
 func (e *Endpoint) closeIfRetiring(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if e.retiring.Load() {

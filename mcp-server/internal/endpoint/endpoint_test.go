@@ -8,12 +8,14 @@ import (
 	"net/http/httptrace"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
 
-// TestRetireConnections: a retiring endpoint answers a request on an idle connection, and then closes that connection.
+// TestRetireConnections: a retiring endpoint answers a request on an idle connection, and then closes that connection. It
+// closes connections that stay idle at the end.
 // Promise: lost-pods-repeat-nothing
 func TestRetireConnections(t *testing.T) {
 	e, err := OpenEndpoint(t.Context(), Config{
@@ -44,12 +46,22 @@ func TestRetireConnections(t *testing.T) {
 	if _, isLast := get(); isLast {
 		t.Error("the connection closes before the endpoint retires")
 	}
-	e.RetireConnections()
+	retired := make(chan struct{})
+	go func() {
+		defer close(retired)
+		e.RetireConnections(2 * time.Second)
+	}()
+	testkit.WaitFor(t, e.retiring.Load)
 	if isReused, isLast := get(); !isReused || !isLast {
 		t.Errorf("reused %v, last answer %v", isReused, isLast)
 	}
+	e.retiring.Store(false) // an idle connection, as of a client that sent nothing meanwhile
+	if isReused, isLast := get(); isReused || isLast {
+		t.Errorf("reused %v, last answer %v", isReused, isLast)
+	}
+	<-retired
 	if isReused, _ := get(); isReused {
-		t.Error("the connection is still open")
+		t.Error("the idle connection is still open")
 	}
 	e.Close(context.WithoutCancel(t.Context()))
 	testkit.Must(t, <-served)
