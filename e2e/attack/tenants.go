@@ -297,8 +297,9 @@ for path in ("/tmp/left-link", "/tmp/left.txt", "/tmp/operators.txt", "left.txt"
             pass
 for path in ("/tmp", "/runs", "/skills", "/code", "/home"):
     try:
-        if os.listdir(path):
-            print("ENTRY", path, os.listdir(path))
+        found = [name for name in os.listdir(path) if path != "/code" or name.isdigit()]  # folders of slots
+        if found:
+            print("ENTRY", path, found)
     except OSError:
         pass
 print("looked")`
