@@ -1,4 +1,4 @@
-// Package output converts the output of code to valid UTF-8, cut between characters, and stores all of it in a file
+// Package output converts the output of code to valid UTF-8, cut between characters, and stores the whole output in a file
 // that later runs can read.
 package output
 

@@ -170,7 +170,7 @@ func (s *Store) RegistryOf(pkg string) (string, error) {
 }
 
 // GiveLock copies the lock file of an earlier installation, if one exists, into the folder in which a slot installs. It
-// reports whether the installation must agree with all of it. For the first installation of a set that grew from the
+// reports whether the installation must agree with the whole file. For the first installation of a set that grew from the
 // set grown, it copies the lock file of the latter, which the installation extends.
 func (s *Store) GiveLock(pkg, grown, folder string) (frozen bool, err error) {
 	data, err := os.ReadFile(s.lockPath(pkg))
@@ -325,7 +325,7 @@ func (c *treeCopier) copyFile(name, target string, mode fs.FileMode) (err error)
 	return err
 }
 
-// separators are what the name of a package of PyPI may have instead of one hyphen (PEP 503).
+// separators match characters that PyPI reads as one hyphen in the name of a package (PEP 503).
 var separators = regexp.MustCompile(`[-_.]+`)
 
 // checkKnownFiles returns an error if the draft's lock file has a file for a package of PyPI that the lock file of an
