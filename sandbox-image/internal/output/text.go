@@ -1,5 +1,5 @@
-// Package output converts the output of code to valid UTF-8, cut between characters, and stores the whole output in a file
-// that later runs can read.
+// Package output converts the output of code to valid UTF-8, cut between characters, and stores the whole output in a
+// file that later runs can read.
 package output
 
 import (

@@ -170,8 +170,8 @@ func (s *Store) RegistryOf(pkg string) (string, error) {
 }
 
 // GiveLock copies the lock file of an earlier installation, if one exists, into the folder in which a slot installs. It
-// reports whether the installation must agree with the whole file. For the first installation of a set that grew from the
-// set grown, it copies the lock file of the latter, which the installation extends.
+// reports whether the installation must agree with the whole file. For the first installation of a set that grew from
+// the set grown, it copies the lock file of the latter, which the installation extends.
 func (s *Store) GiveLock(pkg, grown, folder string) (frozen bool, err error) {
 	data, err := os.ReadFile(s.lockPath(pkg))
 	frozen = true
