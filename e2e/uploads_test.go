@@ -7,8 +7,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 )
 
-// TestParallelUploads: every upload gets its response soon, however many code begins at once, and nearly all succeed. The
-// proxy refuses some if the run's share of memory is in use. Deno gives the window of an
+// TestParallelUploads: every upload gets its response, however many code begins at once. Deno gives the window of an
 // HTTP/2 connection to bodies whose stream it has not opened yet: with a window that 64 streams can fill, 80 uploads of
 // 1 MB stalled for the whole run.
 func TestParallelUploads(t *testing.T) {
@@ -20,10 +19,8 @@ const sent = await Promise.all([...Array(%d)].map(async (_, n) => {
   const r = await fetch("https://httpbin.test/post?n=" + n, { method: "POST", body: "y".repeat(%d) });
   return await r.arrayBuffer(), r.status;
 }));
-console.log(sent.filter((status) => status === 200).length, sent.filter((status) => status === 429).length);`,
-			c.count, c.size), "httpbin")
-		var served, refused int
-		if _, err := fmt.Sscan(r.Out, &served, &refused); err != nil || served+refused != c.count || refused > c.count/10 {
+console.log(sent.filter((status) => status === 200).length);`, c.count, c.size), "httpbin")
+		if r.Out != fmt.Sprintf("%d\n", c.count) {
 			t.Errorf("%d bodies of %d bytes: %s %s", c.count, c.size, r.Out, r.Notes)
 		}
 	}

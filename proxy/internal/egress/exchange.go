@@ -169,8 +169,12 @@ func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{})
 // end of the exchange. The snapshot stays the same until the end, so a reload cannot change rules between two checks.
 func (x *exchange) enterLease(r *http.Request) (leave func(), err error) {
 	size := int(headSize(r))
-	if r.ProtoMajor > 1 && r.ContentLength != 0 {
-		size += lease.MaxUnread // HTTP/1 leaves the body in the kernel
+	switch {
+	case r.ProtoMajor == 1: // the unread body stays in the kernel
+	case r.ContentLength < 0:
+		size += lease.MaxUnread
+	default: // the server ends a stream with a longer body
+		size += int(min(r.ContentLength, lease.MaxUnread))
 	}
 	x.held, leave, err = x.lease.BeginExchange(x.ctx, size)
 	x.ctx = membudget.NewContext(x.ctx, x.held)

@@ -153,6 +153,7 @@ func newLease(id slot.ID, r proxyapi.Registration, now time.Time, memory *membud
 		closed:   r.Closed || chooseKind(id, r) == policy.KindServer && r.Tenant != "",
 		ctx:      ctx, cancel: cancel,
 		inFlight: make(chan struct{}, MaxExchanges),
+		unheld:   make(chan struct{}, maxUnheld),
 		memory:   memory,
 		conns:    map[io.Closer]struct{}{},
 	}

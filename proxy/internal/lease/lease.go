@@ -29,6 +29,7 @@ const (
 	MaxConnections = 128 // open connections
 	MaxExchanges   = 64  // exchanges in flight; further ones wait
 	maxWaiting     = 1024
+	maxUnheld      = 64 // of those that wait, the ones that have no memory yet
 	// MaxUnread is the number of bytes of a request's body that an HTTP/2 client may send before they are read.
 	MaxUnread = 64 << 10
 	// Grace is how long after its deadline a lease ends by itself.
@@ -82,6 +83,7 @@ type Lease struct {
 	cancel    context.CancelCauseFunc
 	expiry    *countdown.Countdown
 	inFlight  chan struct{} // one token per exchange
+	unheld    chan struct{} // one token per exchange that waits for the memory of its head
 	memory    *membudget.Budget
 	connected *membudget.Account // the memory of conns
 
@@ -171,7 +173,7 @@ func (l *Lease) BeginExchange(ctx context.Context, size int) (held *membudget.Ac
 		return nil, nil, ErrEnded
 	}
 	// Bound the waiting requests too: each holds its head in memory.
-	if l.waiting >= maxWaiting || !held.TryTake(int64(size)+waitingSize) {
+	if l.waiting >= maxWaiting {
 		l.mu.Unlock()
 		return nil, nil, ErrFull
 	}
@@ -180,20 +182,11 @@ func (l *Lease) BeginExchange(ctx context.Context, size int) (held *membudget.Ac
 	l.active.Add(1)
 	l.mu.Unlock()
 
-	// The token first: only an exchange that may run takes the memory to run.
-	select {
-	case l.inFlight <- struct{}{}:
-		err = held.WaitLeaving(ctx, exchangeSize, waitingRoom)
-		if errors.Is(err, membudget.ErrFull) {
-			err = ErrFull
-		}
-		if err != nil {
-			<-l.inFlight
-		}
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	case <-l.ctx.Done():
-		err = ErrEnded
+	if err = l.holdHead(ctx, held, int64(size)+waitingSize); err == nil {
+		err = l.takeTurn(ctx, held)
+	}
+	if errors.Is(err, membudget.ErrFull) {
+		err = ErrFull
 	}
 	l.mu.Lock()
 	l.waiting--
@@ -204,6 +197,39 @@ func (l *Lease) BeginExchange(ctx context.Context, size int) (held *membudget.Ac
 		return nil, nil, err
 	}
 	return held, func() { held.Close(); <-l.inFlight; l.active.Done() }, nil
+}
+
+// holdHead takes the memory of a waiting exchange. Exchanges in flight may have all of the run's share for a moment, so
+// a few exchanges wait for it.
+func (l *Lease) holdHead(ctx context.Context, held *membudget.Account, size int64) error {
+	if held.TryTake(size) {
+		return nil
+	}
+	select {
+	case l.unheld <- struct{}{}:
+		defer func() { <-l.unheld }()
+		return held.WaitAndTake(ctx, size)
+	default:
+		return ErrFull
+	}
+}
+
+// takeTurn waits until fewer than MaxExchanges are in flight and the memory suffices. After nil, the exchange has a
+// token of inFlight.
+func (l *Lease) takeTurn(ctx context.Context, held *membudget.Account) error {
+	// The token first: only an exchange that may run takes the memory to run.
+	select {
+	case l.inFlight <- struct{}{}:
+		err := held.WaitLeaving(ctx, exchangeSize, waitingRoom)
+		if err != nil {
+			<-l.inFlight
+		}
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.ctx.Done():
+		return ErrEnded
+	}
 }
 
 // Revoke takes the right to use the slot from a run. No connection or exchange can begin after it, and abort follows

@@ -303,3 +303,46 @@ func TestWaitingRoom(t *testing.T) {
 		cancel()
 	})
 }
+
+// TestLateMemory: while the exchanges in flight have all of the run's share, a few more wait for theirs, and the rest are
+// refused. After 10 s without memory, an exchange is refused too.
+// Promise: one-memory-budget
+func TestLateMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewTable(Config{Memory: membudget.New(128 << 20)}) // a share is 32 MiB
+		l := begin(t, b, 0, 1, time.Minute)
+		body := l.memory.OpenAccount(l)
+		if !body.TryTake(32 << 20) {
+			t.Fatal("the run does not get its share")
+		}
+		var full, entered atomic.Int32
+		enter := func() {
+			_, leave, err := l.BeginExchange(t.Context(), 64<<10)
+			switch {
+			case errors.Is(err, ErrFull):
+				full.Add(1)
+			case err == nil:
+				entered.Add(1)
+				leave()
+			}
+		}
+		for range maxUnheld + 5 {
+			go enter()
+		}
+		synctest.Wait()
+		if full.Load() != 5 || entered.Load() != 0 {
+			t.Errorf("%d were refused at once, and %d entered", full.Load(), entered.Load())
+		}
+		body.Close()
+		synctest.Wait()
+		if full.Load() != 5 || entered.Load() != maxUnheld {
+			t.Errorf("%d were refused, and %d entered", full.Load(), entered.Load())
+		}
+		body.TryTake(32 << 20)
+		enter()
+		if full.Load() != 6 {
+			t.Error("an exchange without memory was not refused")
+		}
+		body.Close()
+	})
+}
