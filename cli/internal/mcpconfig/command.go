@@ -1,8 +1,10 @@
 package mcpconfig
 
 import (
+	"maps"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -142,12 +144,36 @@ func packageOfScript(script string) (startCommand, bool) {
 	return startCommand{pkg: name}, true
 }
 
+// indexVariable matches variables that name a package index or a registry.
+var indexVariable = regexp.MustCompile(`(?i)^(UV|PIP)_.*(INDEX|FIND_LINKS)|^NPM_CONFIG_.*REGISTRY$`)
+
+// findIndexVariable returns the first variable that names a package index or a registry, or "".
+func findIndexVariable(environs ...map[string]string) string {
+	for _, env := range environs {
+		for _, name := range slices.Sorted(maps.Keys(env)) {
+			if indexVariable.MatchString(name) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// otherIndex is the refusal of a server whose option or variable can name a package index or a registry. In the one that
+// the user's setting names, anybody may have registered another package of that name.
+func otherIndex(what, setting string) string {
+	return what + " can name another source of packages: leave it out, and set " + setting + " to the one that has the package"
+}
+
 // parsePackage parses the words after npx.
 func parsePackage(words []string) startCommand {
 	spec := ""
 	for len(words) > 0 && strings.HasPrefix(words[0], "-") {
 		flag, value, joined := strings.Cut(words[0], "=")
 		words = words[1:]
+		if strings.HasSuffix(flag, "registry") || flag == "--userconfig" {
+			return startCommand{refused: otherIndex("its option "+flag, "PACKAGE_REGISTRY")}
+		}
 		if flag == "-p" || flag == "--package" {
 			if !joined && len(words) > 0 {
 				value, words = words[0], words[1:]

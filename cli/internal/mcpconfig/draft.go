@@ -83,12 +83,12 @@ func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 	out.Known = findExample(d.Examples, how)
 	out.Entry.Server = &apidir.Server{}
 	out.fillValues(how, s, keys)
-	switch {
+	switch foreign := findIndexVariable(s.Env, how.env); {
+	case how.pypi && foreign != "":
+		out.Refused = otherIndex("its variable "+foreign, "PIP_INDEX_URL")
+	case how.pkg != "" && foreign != "":
+		out.Refused = otherIndex("its variable "+foreign, "PACKAGE_REGISTRY")
 	case how.pypi:
-		if name := findIndexVariable(s.Env, how.env); name != "" {
-			out.Refused = otherIndex("its variable " + name)
-			break
-		}
 		d.pinPyPI(ctx, &out, how)
 	case how.pkg != "":
 		d.pinVersion(ctx, &out, how)

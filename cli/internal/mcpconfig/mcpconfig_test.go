@@ -308,11 +308,11 @@ func TestStarts(t *testing.T) {
 		"npm exec -- x@1.0.0 -v": "x|1.0.0|-v", "npm exec -y x": "x||", "pnpm dlx x": "x||", "yarn dlx @s/x@latest": "@s/x|latest|", "bun x x": "x||",
 		"deno run -A npm:@s/x@1.0.0 a": "@s/x|1.0.0|a", "node /usr/lib/node_modules/@s/x/dist/index.js a": "@s/x||a",
 		`node C:\a\node_modules\x\index.js`: "x||", "env A=b npx x": "x||", "/usr/local/bin/npx x": "x||",
-		"npx github:me/x": "refused", "npx ./x": "refused", "npx me/x": "refused", "npx": "refused", "node index.js": "refused", "deno run a.ts": "refused",
+		"npx --registry=https://r.example x": "refused", "npx --@s:registry=https://r.example @s/x": "refused", "npx github:me/x": "refused", "npx ./x": "refused", "npx me/x": "refused", "npx": "refused", "node index.js": "refused", "deno run a.ts": "refused",
 		"uvx x": "pypi|x||||", "uvx x@1.0 a -b": "pypi|x|1.0|a -b||", "uvx x@latest": "pypi|x||||", "uvx -q x==1.0": "pypi|x|1.0|||", "uvx --from x[cli]==1.0 tool a": "pypi|x[cli]|1.0|a|tool|",
 		"uvx --python 3.12 --with mcp<2 --with=b>1,<2 x": "pypi|x||||mcp<2 b>1,<2", "uv tool run x a": "pypi|x||a||", "pipx run --spec x==1 tool": "pypi|x|1||tool|",
 		"uv run --with x tool a": "pypi|x||a|tool|", "uv run --with x --with mcp<2 tool": "pypi|x|||tool|mcp<2", "/root/.local/bin/uvx x": "pypi|x||||",
-		"uvx --from git+https://a.example/b x": "refused", "uvx ./x": "refused", "uvx": "refused", "uvx --refresh-package y x": "refused", "uvx --new=1 x": "pypi|x||||", "uvx --with other x": "refused", "uv run server.py": "refused",
+		"uvx --from git+https://a.example/b x": "refused", "uvx ./x": "refused", "uvx": "refused", "uvx --refresh-package y x": "refused", "uvx --new=1 x": "refused", "uvx --with other x": "refused", "uv run server.py": "refused",
 		"uv --directory /a run x": "refused", "uv run --directory /a x": "refused", "uv run --with x python -m x": "refused", "uv sync": "refused",
 		"docker run x": "refused", "podman run x": "refused", "python -m x": "refused", "": "refused", "npx x@git+https://a.example/b": "refused",
 	} {

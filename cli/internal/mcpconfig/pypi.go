@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -39,43 +38,21 @@ var knownConstraints = map[string]struct{ constraint, fixed string }{
 	"chroma-mcp":                   {"pydantic<2.12", ""}, "semgrep-mcp": {"pydantic<2.12", ""},
 }
 
-// Options before the package: those that have a value, and those without one.
+// Options before the package: those that have a value, those without one, and those that name a package index. Others are
+// refused, because a dropped option could mean another package.
 var (
 	valueFlags = []string{
-		"--from", "--spec", "--with", "-w", "--python", "-p", "--index", "--index-url", "-i", "--default-index",
-		"--extra-index-url", "--directory", "--project", "--with-editable", "--pip-args", "--prerelease", "--cache-dir",
+		"--from", "--spec", "--with", "-w", "--python", "-p", "--directory", "--project", "--with-editable", "--prerelease",
+		"--cache-dir",
 	}
 	plainFlags = []string{
 		"-q", "--quiet", "-v", "--verbose", "--isolated", "-n", "--no-cache", "--refresh", "-U", "--upgrade", "--offline",
 		"--native-tls", "--no-config", "--no-project", "--no-progress", "--managed-python", "--",
 	}
-)
-
-// Options and variables that name package indexes. Such a package need not be the one of that name in the user's own
-// index, where anybody may have registered it.
-var (
-	indexFlags     = []string{"--index", "--index-url", "-i", "--default-index", "--extra-index-url"}
-	indexVariables = []string{
-		"UV_INDEX", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
+	indexFlags = []string{
+		"--index", "--index-url", "-i", "--default-index", "--extra-index-url", "--find-links", "-f", "--pip-args",
 	}
 )
-
-// otherIndex is the refusal of a server whose option or variable names a package index.
-func otherIndex(what string) string {
-	return what + " names a package index: leave it out, and set PIP_INDEX_URL to the index that has the package"
-}
-
-// findIndexVariable returns the first variable that names a package index, or "".
-func findIndexVariable(environs ...map[string]string) string {
-	for _, env := range environs {
-		for _, name := range slices.Sorted(maps.Keys(env)) {
-			if slices.Contains(indexVariables, strings.ToUpper(name)) {
-				return name
-			}
-		}
-	}
-	return ""
-}
 
 // parsePyPI parses the words after uvx, uv tool run, uv run and pipx run. fromWith means that the package is the first
 // --with, and that the first word is its program (uv run).
@@ -85,15 +62,14 @@ func parsePyPI(words []string, fromWith bool) startCommand {
 	for len(words) > 0 && strings.HasPrefix(words[0], "-") {
 		flag, value, joined := strings.Cut(words[0], "=")
 		words = words[1:]
-		switch hasValue := slices.Contains(valueFlags, flag); {
-		case hasValue && !joined && len(words) > 0:
-			value, words = words[0], words[1:]
-		case !hasValue && !joined && !slices.Contains(plainFlags, flag):
-			// If it has a value, the next word is not the package.
+		switch {
+		case slices.Contains(indexFlags, flag):
+			return startCommand{refused: otherIndex("its option "+flag, "PIP_INDEX_URL")}
+		case slices.Contains(plainFlags, flag):
+		case !slices.Contains(valueFlags, flag):
 			return startCommand{refused: "its option " + flag + " is not known here: leave it out"}
-		}
-		if slices.Contains(indexFlags, flag) || flag == "--pip-args" && strings.Contains(value, "index") {
-			return startCommand{refused: otherIndex("its option " + flag)}
+		case !joined && len(words) > 0:
+			value, words = words[0], words[1:]
 		}
 		switch flag {
 		case "--from", "--spec":

@@ -89,6 +89,11 @@ func TestPinPyPI(t *testing.T) {
 		"uv tool run --index acme=https://index.acme.example mcp-server-time":        "refused",
 		"uvx --extra-index-url https://index.acme.example/simple mcp-server-time":    "refused",
 		"pipx run --pip-args=--index-url=https://index.acme.example mcp-server-time": "refused",
+		"pipx run --pip-args=-ihttps://index.acme.example mcp-server-time":           "refused",
+		"uvx --find-links=https://files.acme.example mcp-server-time":                "refused",
+		"uvx --not-known=https://files.acme.example mcp-server-time":                 "refused",
+		"env npm_config_registry=https://registry.acme.example npx mcp-server-time":  "refused",
+		"env UV_FIND_LINKS=https://files.acme.example uvx mcp-server-time":           "refused",
 		"env UV_DEFAULT_INDEX=https://index.acme.example/simple uvx mcp-server-time": "refused",
 	} {
 		d := (&Drafter{TakenAPI: never, TakenToken: never, Index: func() Index { return index }}).DraftServer(
