@@ -88,6 +88,7 @@ var promisesOf = map[string][]string{
 	"out-links":          {"files-are-data"},
 	"output-limit":       {"bounded-work"},
 	"override":           {"restricted-methods"},
+	"package-files":      {"first-installed-package"},
 	"package-hooks":      {"first-installed-package"},
 	"package-lock":       {"first-installed-package"},
 	"package-wheels":     {"first-installed-package"},

@@ -93,6 +93,13 @@ func TestOtherBytes(t *testing.T) {
 	if res := w.MustExecute(t, told); res.Out != "Echo: hi\n" {
 		t.Fatalf("out %q, notes %q", res.Out, res.Notes)
 	}
+	requireOtherBytesRefused(t, w, api, told, "Echo: hi\n")
+}
+
+// requireOtherBytesRefused removes the only installed package, lets the registry answer other bytes, and requires that the
+// next installation fails. Until then, call prints works.
+func requireOtherBytesRefused(t *testing.T, w *world.World, api world.API, call, works string) {
+	t.Helper()
 	sealed, err := filepath.Glob(filepath.Join(w.Process.State, "packages", "*", "registry"))
 	if err != nil || len(sealed) != 1 {
 		t.Fatalf("sealed packages: %q, %v", sealed, err)
@@ -103,11 +110,11 @@ func TestOtherBytes(t *testing.T) {
 	api.Config["mcp"].(map[string]any)["timeout"] = 50
 	text, err := json.Marshal(api.Config)
 	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(filepath.Join(w.Dir, "apis", "everything", "config.json"), text, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(w.Dir, "apis", api.Name, "config.json"), text, 0o600))
 	var res world.Result
 	testkit.WaitFor(t, func() bool {
-		res = w.MustExecute(t, told)
-		return res.Out != "Echo: hi\n"
+		res = w.MustExecute(t, call)
+		return res.Out != works
 	})
 	if !strings.HasPrefix(res.Out, "install_failed\n") || !strings.Contains(res.Out, "other bytes") {
 		t.Errorf("out %q, notes %q", res.Out, res.Notes)

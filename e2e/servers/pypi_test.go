@@ -1,9 +1,6 @@
 package servers
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,7 +8,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // Servers of PyPI. Today's versions of mcp break the last three.
@@ -94,24 +90,7 @@ func TestOtherWheel(t *testing.T) {
 	if res := w.MustExecute(t, call); res.Out != "ok\n" {
 		t.Fatalf("out %q, notes %q", res.Out, res.Notes)
 	}
-	sealed, err := filepath.Glob(filepath.Join(w.Process.State, "packages", "*", "registry"))
-	if err != nil || len(sealed) != 1 {
-		t.Fatalf("sealed packages: %q, %v", sealed, err)
-	}
-	testkit.Must(t, os.RemoveAll(filepath.Dir(sealed[0])))
-	w.Upstream.(*upstream.Server).BreakRegistry()
-	api.Config["mcp"].(map[string]any)["timeout"] = 50 // another configuration starts anew
-	text, err := json.Marshal(api.Config)
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(filepath.Join(w.Dir, "apis", "time", "config.json"), text, 0o600))
-	var res world.Result
-	testkit.WaitFor(t, func() bool {
-		res = w.MustExecute(t, call)
-		return res.Out != "ok\n"
-	})
-	if !strings.HasPrefix(res.Out, "install_failed\n") || !strings.Contains(res.Out, "other bytes") {
-		t.Errorf("out %q, notes %q", res.Out, res.Notes)
-	}
+	requireOtherBytesRefused(t, w, api, call, "ok\n")
 }
 
 // TestNoPython: without Python a server of PyPI fails with the reason.

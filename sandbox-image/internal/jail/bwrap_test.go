@@ -59,7 +59,7 @@ func TestArgv(t *testing.T) {
 // Promise: least-privilege
 func TestRoot(t *testing.T) {
 	e := &Embedded{cfg: EmbeddedConfig{
-		CA: "/ca/ca.pem", Work: "/work", Out: "/out", Runs: "/state/runs", Skills: "/state/skills", Tmp: "/state/tmp",
+		CA: "/ca/ca.pem", Work: "/state/work", Out: "/out", Runs: "/state/runs", Skills: "/state/skills", Tmp: "/state/tmp",
 	}}
 	deno := []confine.StageEntry{{Kind: confine.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
 	show := func(private bool) (lines []string) {
@@ -94,7 +94,7 @@ func TestCompilerPlans(t *testing.T) {
 	limits := Limits{Memory: 1 << 30, Processes: 256, FileSize: 128 << 20, OpenFiles: 1024}
 	args := []string{"-p", "types/typed.json"}
 	e := &Embedded{ownUIDs: true, cfg: EmbeddedConfig{Bwrap: "/usr/bin/bwrap", TypeScript: "/opt/typescript", Limits: limits}}
-	golden(t, "compiler-embedded", e.compilerPlan(&bwrapProcess{slot: 3, dir: "/work/slot3-1"}, args).CommandLine())
+	golden(t, "compiler-embedded", e.compilerPlan(&bwrapProcess{slot: 3, dir: "/state/work/slot3-1"}, args).CommandLine())
 	c := &Container{cfg: ContainerConfig{TypeScript: "/usr/local/lib/typescript", Work: "/code", Limits: limits, RestrictWrites: true}}
 	plan := c.compilerPlan(&containerProcess{slot: 3, group: slot.GroupID}, args)
 	golden(t, "compiler-container", plan.CommandLine())

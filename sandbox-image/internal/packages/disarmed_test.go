@@ -27,6 +27,16 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("the attack is stopped by something else: %q %v", data, err)
 		}
 	})
+	t.Run("package-files", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "package-files")
+		s, _ := open(t)
+		must(t, s.SealPackage(pypi, registry, installedWheels(t)))
+		folder := installedWheels(t)
+		must(t, os.WriteFile(filepath.Join(folder, "requirements.lock"), []byte("name==1.2.3 \\\n    --hash=sha256:66\n"), 0o600))
+		if err := s.SealPackage("pypi:name@1.2.3", registry, folder); err != nil {
+			t.Errorf("the attack is stopped by something else: %v", err)
+		}
+	})
 	t.Run("package-hooks", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "package-hooks")
 		s, dir := open(t)

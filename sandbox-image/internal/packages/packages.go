@@ -69,7 +69,8 @@ type Store struct {
 }
 
 // OpenStore prepares the folder, and removes unfinished installations and packages for other versions of Python. python
-// is the major and minor version of Python for packages of PyPI, e.g. "3.11", or empty if there is no Python.
+// is the major and minor version of the Python that packages of PyPI are for. Without Python it is empty, and all
+// packages stay.
 func OpenStore(dir, python string) (*Store, error) {
 	for _, name := range []string{".", jail.InstallDir, locksDir} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -85,7 +86,7 @@ func OpenStore(dir, python string) (*Store, error) {
 		return nil, err
 	}
 	for _, path := range versions {
-		if data, _ := os.ReadFile(path); string(data) != python {
+		if data, _ := os.ReadFile(path); python != "" && string(data) != python {
 			left = append(left, filepath.Dir(path))
 		}
 	}
@@ -340,8 +341,11 @@ func (s *Store) checkKnownFiles(pkg, draft string) error {
 	}
 	pin, files := findPin(data, name+"==")
 	locks, err := filepath.Glob(filepath.Join(s.dir, locksDir, "*.lock"))
-	if err != nil || pin == "" {
+	switch {
+	case err != nil:
 		return err
+	case pin == "":
+		return fmt.Errorf("the lock file does not name %s", name)
 	}
 	var known []string
 	for _, path := range locks {
@@ -352,6 +356,7 @@ func (s *Store) checkKnownFiles(pkg, draft string) error {
 		_, hashes := findPin(data, pin+" ")
 		known = append(known, hashes...)
 	}
+	//defence:package-files
 	if known != nil && slices.ContainsFunc(files, func(file string) bool { return !slices.Contains(known, file) }) {
 		return fmt.Errorf("the index has other files for %s than at its first installation: find the cause before you "+
 			"trust them", pin)

@@ -75,6 +75,9 @@ func TestSeal(t *testing.T) {
 
 const pypi = "pypi:name[extra]@1.2.3 mcp<2 pydantic>=2,<2.12"
 
+// wheelLock is the lock file of pypi.
+const wheelLock = "name==1.2.3 \\\n    --hash=sha256:00\n"
+
 // installedWheels makes a folder as the installer of packages of PyPI leaves it.
 func installedWheels(t *testing.T) string {
 	t.Helper()
@@ -83,6 +86,7 @@ func installedWheels(t *testing.T) string {
 		must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
 	}
+	must(t, os.WriteFile(filepath.Join(dir, "requirements.lock"), []byte(wheelLock), 0o600))
 	return dir
 }
 
@@ -105,13 +109,18 @@ func TestSealWheels(t *testing.T) {
 	if given, err := s.GiveLock(pypi, "npm:other@1.0.0", folder); !given || err != nil {
 		t.Errorf("%v %v", given, err)
 	}
-	if data, err := os.ReadFile(filepath.Join(folder, "requirements.lock")); string(data) != "requirements.lock" {
+	if data, err := os.ReadFile(filepath.Join(folder, "requirements.lock")); string(data) != wheelLock {
 		t.Errorf("%q %v", data, err)
 	}
 	same, err := OpenStore(dir, "3.11")
 	must(t, err)
 	if got, err := same.RegistryOf(pypi); got != registry || err != nil {
 		t.Errorf("%q %v", got, err)
+	}
+	without, err := OpenStore(dir, "")
+	must(t, err)
+	if got, err := without.RegistryOf(pypi); got != registry || err != nil {
+		t.Errorf("without Python: %q %v", got, err)
 	}
 	newer, err := OpenStore(dir, "3.13")
 	must(t, err)
@@ -152,6 +161,9 @@ func TestKnownFiles(t *testing.T) {
 		if _, err := store.RegistryOf(pkg); !errors.Is(err, sandboxapi.ErrNotInstalled) {
 			t.Errorf("%s: %v", pkg, err)
 		}
+	}
+	if err := seal(s, "pypi:unnamed@1.0", first); err == nil || !strings.Contains(err.Error(), "does not name unnamed") {
+		t.Errorf("a lock file without the package: %v", err)
 	}
 }
 
