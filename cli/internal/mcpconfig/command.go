@@ -159,10 +159,11 @@ func findIndexVariable(environs ...map[string]string) string {
 	return ""
 }
 
-// otherIndex is the refusal of a server whose option or variable can name a package index or a registry. In the one that
-// the user's setting names, anybody may have registered another package of that name.
+// otherIndex is the refusal of a server whose option or variable can name a package index or a registry. In the user's
+// own index, any person may have registered another package under the same name.
 func otherIndex(what, setting string) string {
-	return what + " can name another source of packages: leave it out, and set " + setting + " to the one that has the package"
+	return what + " can name another source of packages: leave it out, and set " + setting +
+		" to the one that has the package"
 }
 
 // parsePackage parses the words after npx.

@@ -38,8 +38,8 @@ var knownConstraints = map[string]struct{ constraint, fixed string }{
 	"chroma-mcp":                   {"pydantic<2.12", ""}, "semgrep-mcp": {"pydantic<2.12", ""},
 }
 
-// Options before the package: those that have a value, those without one, and those that name a package index. Others are
-// refused, because a dropped option could mean another package.
+// Options before the package: those that have a value, those without one, and those that can name a package index.
+// Others are refused, because a dropped option could mean another package.
 var (
 	valueFlags = []string{
 		"--from", "--spec", "--with", "-w", "--python", "-p", "--directory", "--project", "--with-editable", "--prerelease",

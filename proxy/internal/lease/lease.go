@@ -29,7 +29,7 @@ const (
 	MaxConnections = 128 // open connections
 	MaxExchanges   = 64  // exchanges in flight; further ones wait
 	maxWaiting     = 1024
-	maxUnheld      = 64 // of those that wait, the ones that have no memory yet
+	maxUnheld      = 64 // waiting exchanges without memory
 	// MaxUnread is the number of bytes of a request's body that an HTTP/2 client may send before they are read.
 	MaxUnread = 64 << 10
 	// Grace is how long after its deadline a lease ends by itself.
@@ -199,8 +199,8 @@ func (l *Lease) BeginExchange(ctx context.Context, size int) (held *membudget.Ac
 	return held, func() { held.Close(); <-l.inFlight; l.active.Done() }, nil
 }
 
-// holdHead takes the memory of a waiting exchange. Exchanges in flight may have all of the run's share for a moment, so
-// a few exchanges wait for it.
+// holdHead takes the memory of a waiting exchange. At most maxUnheld exchanges wait for it, because exchanges in flight
+// may have the whole share of the run for a moment.
 func (l *Lease) holdHead(ctx context.Context, held *membudget.Account, size int64) error {
 	if held.TryTake(size) {
 		return nil

@@ -111,8 +111,8 @@ func (p *Pool) newServerSpec(h sandboxapi.ServerHead) (jail.Server, error) {
 	spec.Folders = jail.ChooseFolders(p.cfg.Folders, h.Folders)
 	for _, name := range h.Folders {
 		if !slices.ContainsFunc(spec.Folders, func(f jail.Folder) bool { return f.Name == name }) {
-			return spec, fmt.Errorf("%w: there is no folder %q; codeforge folder list shows the folders. After a change, "+
-				"restart CodeForge", sandboxapi.ErrBadRequest, name)
+			return spec, fmt.Errorf("%w: there is no folder %q: codeforge folder list shows all. Restart CodeForge after "+
+				"a change", sandboxapi.ErrBadRequest, name)
 		}
 	}
 	if sandboxapi.IsPyPI(h.Package) && h.Install && p.cfg.Servers.PyPIProblem != "" {

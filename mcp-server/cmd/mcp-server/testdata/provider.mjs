@@ -1,5 +1,5 @@
 // An OpenID provider that is certified as such, as the issuer argv[2], on the unix socket argv[3]. Its access tokens are for
-// the server that the client names, and JWTs. Anybody may register a client; whoever logs in has the name that they enter.
+// the server that the client names, and JWTs. Any client may register. A user has the name that they enter.
 import { createServer } from "node:http";
 import { Provider } from "oidc-provider";
 
