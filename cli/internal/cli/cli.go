@@ -135,7 +135,7 @@ func newRoot(e *Env) *cobra.Command {
 Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line.
 
 Commands use apis/, .env and .codeforge of the folder that CODEFORGE_HOME names,
-else of the nearest folder from here upwards that has them.
+else of the nearest folder from here upwards that has them, else of ~/codeforge.
 
 Commands that talk to CodeForge use --url; with --state, the CodeForge there;
 else CODEFORGE_URL, the CodeForge of the state directory, the one of this folder

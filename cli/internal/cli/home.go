@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,9 +18,12 @@ import (
 // homeVariable names the folder with apis/, .env and the state directory.
 const homeVariable = "CODEFORGE_HOME"
 
+// defaultHome is the home folder below the user's home directory. up creates it if there is no other.
+const defaultHome = "codeforge"
+
 // findHome returns the folder whose apis/, .env and .codeforge the commands use: CODEFORGE_HOME, else the nearest home
-// from cwd upwards, else cwd. Above cwd only the user's own folders count, because settings name programs to run. A
-// folder of another user, for example in /tmp, must not choose them.
+// from cwd upwards, else ~/codeforge if it is a home, else cwd. Beyond cwd only the user's own folders count, because
+// settings name programs to run. A folder of another user, for example in /tmp, must not choose them.
 func findHome(e *Env, cwd string) (string, error) {
 	if dir := e.Getenv(homeVariable); dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -36,9 +40,45 @@ func findHome(e *Env, cwd string) (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return cwd, nil
+			break
 		}
 	}
+	if dir := e.defaultHome(); dir != "" && isHome(dir) && isOwnFolder(e, dir) {
+		return dir, nil
+	}
+	return cwd, nil
+}
+
+// defaultHome returns the path of ~/codeforge, or "" if the user has no home directory.
+func (e *Env) defaultHome() string {
+	user := cmp.Or(e.Getenv("HOME"), e.Getenv("USERPROFILE"))
+	if user == "" {
+		return ""
+	}
+	return filepath.Join(user, defaultHome)
+}
+
+// createDefaultHome creates ~/codeforge and makes it the home folder, if neither the working directory nor a setting
+// says where APIs and settings are.
+func (e *Env) createDefaultHome() error {
+	home := e.defaultHome()
+	if home == "" || e.home != "" || e.Getenv(homeVariable) != "" || e.Getenv(apisVariable) != "" {
+		return nil
+	}
+	for _, name := range []string{"apis", dotenvFile, statedir.Default} {
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	made, _, err := writeHome(home)
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", home, err)
+	}
+	if len(made) > 0 {
+		fmt.Fprintf(e.Stderr, "%s is new: your APIs go to %s, settings to %s\n", home,
+			filepath.Join(home, "apis"), filepath.Join(home, dotenvFile))
+	}
+	return e.setHome()
 }
 
 // isHome reports whether a folder has a state directory, or apis/ with an API or an example.

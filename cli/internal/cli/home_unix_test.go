@@ -191,3 +191,54 @@ func TestAPIFolder(t *testing.T) {
 		})
 	}
 }
+
+// TestDefaultHome: without another folder, up makes ~/codeforge, and the commands after it find it. A folder of another user
+// there, or one that all users can write to, does not count.
+// Promise: foreign-folders
+func TestDefaultHome(t *testing.T) {
+	user, cwd := t.TempDir(), t.TempDir()
+	home := filepath.Join(user, "codeforge")
+	discard, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	testkit.Must(t, err)
+	defer discard.Close()
+	newEnv := func(environ ...string) *Env {
+		e := &Env{Environ: append(environ, "HOME="+user), Stderr: terminal.NewStream(discard)}
+		testkit.Must(t, e.setHome())
+		return e
+	}
+	t.Chdir(cwd)
+	if e := newEnv(); e.home != "" {
+		t.Fatalf("before up, the home folder is %q", e.home)
+	}
+	for _, environ := range []string{"CODEFORGE_APIS=/srv/apis", "CODEFORGE_HOME=" + cwd} {
+		testkit.Must(t, newEnv(environ).createDefaultHome())
+	}
+	testkit.Must(t, os.WriteFile(".env", nil, 0o600))
+	testkit.Must(t, newEnv().createDefaultHome())
+	testkit.Must(t, os.Remove(".env"))
+	if _, err := os.Stat(home); err == nil {
+		t.Fatalf("%s was made although another folder was chosen", home)
+	}
+	e := newEnv()
+	testkit.Must(t, e.createDefaultHome())
+	if e.home != home {
+		t.Errorf("up uses %q, want %q", e.home, home)
+	}
+	if info, err := os.Stat(filepath.Join(home, ".env")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf(".env: %v, %v", info, err)
+	}
+	if e := newEnv(); e.home != home {
+		t.Errorf("the next command uses %q, want %q", e.home, home)
+	}
+	testkit.Must(t, os.Chmod(home, 0o777)) //nolint:gosec // what the test is about
+	if e := newEnv(); e.home != "" {
+		t.Errorf("a folder that all users can write to is used: %q", e.home)
+	}
+	if os.Geteuid() == 0 {
+		testkit.Must(t, os.Chmod(home, 0o755)) //nolint:gosec // as usual
+		testkit.Must(t, os.Lchown(home, 65534, 65534))
+		if e := newEnv(); e.home != "" {
+			t.Errorf("another user's folder is used: %q", e.home)
+		}
+	}
+}

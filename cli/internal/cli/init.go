@@ -38,25 +38,9 @@ func initCommand(e *Env) *cobra.Command {
 }
 
 func initHere(e *Env, asJSON bool) error {
-	type file struct {
-		path, text string
-		mode       fs.FileMode
-	}
-	base := e.Getenv(homeVariable) // otherwise the working directory, even below another home
-	var made, kept []string
-	for _, f := range []file{
-		{filepath.Join(base, "apis", "example", "config.json.example"), exampleConfig, 0o644},
-		{filepath.Join(base, dotenvFile), dotenvTemplate(), 0o600},
-	} {
-		err := writeNew(f.path, []byte(f.text), f.mode)
-		switch {
-		case errors.Is(err, fs.ErrExist):
-			kept = append(kept, f.path)
-		case err != nil:
-			return err
-		default:
-			made = append(made, f.path)
-		}
+	made, kept, err := writeHome(e.Getenv(homeVariable)) // else the working directory, even below another home
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		return printJSON(e.Stdout, map[string][]string{"made": made, "kept": kept})
@@ -65,6 +49,28 @@ func initHere(e *Env, asJSON bool) error {
 	printEach(e.Stdout, "kept     ", kept)
 	fmt.Fprint(e.Stdout, "Next: codeforge api add NAME, then codeforge up (Linux) or docker compose up -d --build.\n")
 	return nil
+}
+
+// writeHome creates apis/ with an example, and .env, in the folder base ("" is the working directory). It returns the
+// paths that it made, and those that existed and stay.
+func writeHome(base string) (made, kept []string, err error) {
+	for _, f := range []struct {
+		path, text string
+		mode       fs.FileMode
+	}{
+		{filepath.Join(base, "apis", "example", "config.json.example"), exampleConfig, 0o644},
+		{filepath.Join(base, dotenvFile), dotenvTemplate(), 0o600},
+	} {
+		switch err := writeNew(f.path, []byte(f.text), f.mode); {
+		case errors.Is(err, fs.ErrExist):
+			kept = append(kept, f.path)
+		case err != nil:
+			return made, kept, err
+		default:
+			made = append(made, f.path)
+		}
+	}
+	return made, kept, nil
 }
 
 // writeNew creates a file and its folder. It never overwrites a file, such as the user's settings.

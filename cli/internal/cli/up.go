@@ -36,9 +36,9 @@ func upCommand(e *Env) *cobra.Command {
 		Use: "up", Short: "start CodeForge on this machine, without Docker",
 		Long: `
 up stays in the foreground until Ctrl-C; --detach returns when CodeForge is
-ready. Settings come from the environment, then from .env in the working
-directory. If CodeForge is already running on the state directory, it prints how
-to connect.
+ready. Settings come from the environment, then from .env beside apis/. If no
+folder from here upwards has apis/, up creates and uses ~/codeforge. If it
+already runs on the state directory, up prints how to connect.
 
 Exit codes: 0 stopped, started with --detach, or already running; 1 it could not
 start, or a part of it failed.`,
@@ -58,10 +58,16 @@ start, or a part of it failed.`,
 	flags.IntVar(&o.reportFD, "report-fd", 0, "the descriptor on which --detach waits for the outcome")
 	_ = flags.MarkHidden("report-fd") // the flag exists
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		o.apis, o.state = *apis, *state
 		if e.isInContainer() {
 			return errContainer
 		}
+		if !flags.Changed("apis") && !flags.Changed("state") {
+			err := e.createDefaultHome()
+			if err = errors.Join(err, e.setFolders(c)); err != nil {
+				return err
+			}
+		}
+		o.apis, o.state = *apis, *state
 		if o.detach {
 			return o.runDetached(c.Context(), e)
 		}

@@ -1,0 +1,51 @@
+#!/usr/bin/env node
+// Starts the program codeforge of this platform's package with the same arguments, and ends as it ends.
+"use strict";
+const { spawn } = require("node:child_process");
+const { constants } = require("node:os");
+const path = require("node:path");
+
+const platform = `${process.platform}-${process.arch}`;
+
+function findPackage() {
+  try {
+    return path.dirname(require.resolve(`@codeforge-mcp/${platform}/package.json`));
+  } catch {
+    console.error(
+      `codeforge-mcp: the package @codeforge-mcp/${platform} is missing. It exists for linux, darwin and win32 on x64 and ` +
+        "arm64. If this is one of them, install again without --omit=optional or --no-optional.",
+    );
+    process.exit(1);
+  }
+}
+
+// Deno's own package is a dependency of the one for Linux. A package manager may put it at several places.
+function findDeno(dir) {
+  try {
+    return require.resolve(`@deno/${platform}-glibc/deno`, { paths: [dir] });
+  } catch {
+    return ""; // codeforge names the missing program itself
+  }
+}
+
+const dir = findPackage();
+const env = { ...process.env };
+if (process.platform === "linux" && !env.DENO_PATH) {
+  env.DENO_PATH = findDeno(dir);
+}
+const args = process.argv.slice(2);
+if (process.env.npm_command === "exec" && args[0] === "up" && process.stderr.isTTY) {
+  console.error("npx runs one command. `npm install -g codeforge-mcp` installs the command codeforge for the next ones.");
+}
+const program = path.join(dir, "lib", process.platform === "win32" ? "codeforge.exe" : "codeforge");
+const child = spawn(program, args, { stdio: "inherit", env });
+// A terminal sends SIGINT to both processes, so this one only waits for the other.
+process.on("SIGINT", () => {});
+for (const signal of ["SIGTERM", "SIGHUP"]) {
+  process.on(signal, () => child.kill(signal));
+}
+child.on("error", (error) => {
+  console.error(`codeforge-mcp: cannot start ${program}: ${error.message}`);
+  process.exit(1);
+});
+child.on("exit", (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : code));
