@@ -10,7 +10,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/codeforge-mcp/codeforge/e2e/canary"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
@@ -20,12 +19,7 @@ import (
 // Promise: exact-approvals
 func TestHeldCall(t *testing.T) {
 	world.RunInOneMode(t, "mcp-server and the proxy decide it")
-	var notion world.API
-	for _, v := range vendors {
-		if v.name == "notion" {
-			notion = v.api(canary.New(v.token()))
-		}
-	}
+	notion := mustRead(t, "notion").api
 	notion.Config["rules"] = []any{
 		map[string]any{"tools": []string{"API-post-search"}, "then": "approve", "by": "any"},
 		map[string]any{"tools": []string{"API-get-*"}, "then": "allow"},
@@ -113,12 +107,7 @@ func TestHeldCall(t *testing.T) {
 // Promise: server-requests-belong-to-one-run
 func TestHeldRequest(t *testing.T) {
 	world.RunInOneMode(t, "mcp-server and the proxy decide it")
-	var notion world.API
-	for _, v := range vendors {
-		if v.name == "notion" {
-			notion = v.api(canary.New(v.token()))
-		}
-	}
+	notion := mustRead(t, "notion").api
 	notion.Config["rules"] = []any{
 		map[string]any{"methods": []string{"POST"}, "then": "approve", "by": "any"}, map[string]any{"then": "allow"},
 	}

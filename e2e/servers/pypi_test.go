@@ -8,6 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/e2e/registry"
 	"github.com/codeforge-mcp/codeforge/e2e/upstream"
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // Servers of PyPI. Today's versions of mcp break the last three.
@@ -29,7 +30,8 @@ func pythonServer(name, pkg string, mcp map[string]any) world.API {
 }
 
 // TestPyPI: servers of PyPI are installed and called. Their requests go through the proxy, which swaps their key. If a
-// dependency is too new for one, the error names the constraint that helps.
+// dependency is too new for one, the error names the constraint that helps. The packages decide most of it, so one user
+// starts all servers, and the others the one with a key.
 // Promise: server-confinement, first-installed-package
 func TestPyPI(t *testing.T) {
 	key := canary.New("SENTRY_AUTH_TOKEN")
@@ -39,14 +41,17 @@ func TestPyPI(t *testing.T) {
 				"constraints": []string{"mcp<2"}, "env": map[string]string{"SENTRY_TOKEN": "SENTRY_AUTH_TOKEN"},
 			})
 			sentry.Config["domains"], sentry.Config["credentials"] = []string{"sentry.io"}, map[string]string{"SENTRY_AUTH_TOKEN": key.Value()}
+			all := user == world.Ordinary || testkit.IsThorough()
 			w := world.Start(t, world.Config{Registry: true, User: user, Change: func(apis []world.API) []world.API {
-				list := []world.API{
-					sentry,
-					pythonServer("time", timeServer, map[string]any{}),
-					pythonServer("fetch", fetchServer, map[string]any{"constraints": []string{"mcp<2"}, "args": []string{"--ignore-robots-txt"}}),
-					pythonServer("sqlite", sqliteServer, map[string]any{"constraints": []string{"mcp<2"}, "args": []string{"--db-path", "~/x.db"}}),
-					pythonServer("broken", sqliteServer, map[string]any{}),
-					pythonServer("nothing", "mcp-server-time==1", map[string]any{}),
+				list := []world.API{sentry}
+				if all {
+					list = append(list,
+						pythonServer("time", timeServer, map[string]any{}),
+						pythonServer("fetch", fetchServer, map[string]any{"constraints": []string{"mcp<2"}, "args": []string{"--ignore-robots-txt"}}),
+						pythonServer("sqlite", sqliteServer, map[string]any{"constraints": []string{"mcp<2"}, "args": []string{"--db-path", "~/x.db"}}),
+						pythonServer("broken", sqliteServer, map[string]any{}),
+						pythonServer("nothing", "mcp-server-time==1", map[string]any{}),
+					)
 				}
 				for _, api := range list {
 					for _, key := range []string{"allow_private", "ca_file"} {
@@ -55,16 +60,19 @@ func TestPyPI(t *testing.T) {
 				}
 				return list
 			}})
-			for _, c := range []struct{ code, want string }{
-				{`mcp.time.convert_time({ source_timezone: "UTC", time: "12:00", target_timezone: "Asia/Tokyo" })`, `+09:00`},
-				{`mcp.fetch.fetch({ url: "https://` + upstream.HTTPBin + `/headers", raw: true })`, `"Host"`},
-				{`mcp.sqlite.write_query({ query: "CREATE TABLE a (b TEXT)" })`, ``},
-				{`mcp.sqlite.list_tables({})`, `'a'`},
+			for _, c := range []struct{ server, code, want string }{
+				{"time", `mcp.time.convert_time({ source_timezone: "UTC", time: "12:00", target_timezone: "Asia/Tokyo" })`, `+09:00`},
+				{"fetch", `mcp.fetch.fetch({ url: "https://` + upstream.HTTPBin + `/headers", raw: true })`, `"Host"`},
+				{"sqlite", `mcp.sqlite.write_query({ query: "CREATE TABLE a (b TEXT)" })`, ``},
+				{"sqlite", `mcp.sqlite.list_tables({})`, `'a'`},
 				// The host answers with another body than this server expects, after it got the key.
-				{`mcp.sentry.get_sentry_issue({ issue_id_or_url: "1" }).catch((e) => e.code)`, ``},
-				{`mcp.broken.list_tables({}).catch((e) => e.code + e.message)`, `"constraints": ["mcp<2"`},
-				{`mcp.nothing.x({}).catch((e) => e.code + e.message)`, "install_failed"},
+				{"sentry", `mcp.sentry.get_sentry_issue({ issue_id_or_url: "1" }).catch((e) => e.code)`, ``},
+				{"broken", `mcp.broken.list_tables({}).catch((e) => e.code + e.message)`, `"constraints": ["mcp<2"`},
+				{"nothing", `mcp.nothing.x({}).catch((e) => e.code + e.message)`, "install_failed"},
 			} {
+				if !all && c.server != "sentry" {
+					continue
+				}
 				res := w.MustExecute(t, "const got = await "+c.code+`; console.log(typeof got === "string" ? got : JSON.stringify(got));`)
 				if res.IsError || !strings.Contains(res.Out, c.want) {
 					t.Errorf("%s: out %q, notes %q", c.code, res.Out, res.Notes)
@@ -73,7 +81,7 @@ func TestPyPI(t *testing.T) {
 					t.Errorf("the result has the key: %s", where)
 				}
 			}
-			injected(t, w, vendor{host: "sentry.io"}, key.Value())
+			injected(t, w, "sentry.io", key.Value())
 		})
 	}
 }
