@@ -61,7 +61,8 @@ func TestPromises(t *testing.T) {
 		}
 	}
 	controls := map[string][]string{}
-	for _, name := range findDefences(t) {
+	defences := findDefences(t)
+	for _, name := range defences {
 		slugs := promisesOf[name]
 		if len(slugs) == 0 {
 			t.Errorf("the defence %q has no promise in controls_test.go", name)
@@ -74,7 +75,7 @@ func TestPromises(t *testing.T) {
 		}
 	}
 	for name := range promisesOf {
-		if !slices.Contains(findDefences(t), name) {
+		if !slices.Contains(defences, name) {
 			t.Errorf("controls_test.go names the defence %q, which does not exist", name)
 		}
 	}
