@@ -2,6 +2,8 @@ package testkit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/url"
@@ -54,15 +56,41 @@ func NewPostgres(tb testing.TB) *Postgres {
 		Must(tb, os.Chown(dir, uid, gid))
 		p.as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)} //nolint:gosec // ids are small
 	}
-	word := filepath.Join(dir, "password")
-	Must(tb, os.WriteFile(word, []byte(p.Password+"\n"), 0o644)) //nolint:gosec // of the test
-	out, err := p.newCommand("initdb", "-D", filepath.Join(dir, "data"), "-U", "codeforge", "-A", "scram-sha-256",
-		"--pwfile", word, "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync").CombinedOutput()
-	if err != nil {
-		tb.Fatalf("initdb: %v\n%s", err, out)
-	}
+	p.copyTemplate()
 	p.Start()
 	return p
+}
+
+// copyTemplate fills the data folder. One initdb takes as long as ten copies of its result, so the result is kept in
+// .tools/postgres, which git ignores, under a name for the version, the user and the options.
+func (p *Postgres) copyTemplate() {
+	p.tb.Helper()
+	data, word := filepath.Join(p.dir, "data"), filepath.Join(p.dir, "password")
+	options := []string{"-U", "codeforge", "-A", "scram-sha-256", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync"}
+	key := sha256.Sum256(fmt.Append(nil, p.bin, os.Getuid(), p.Password, options))
+	templates := filepath.Join(RootDir(p.tb), ".tools", "postgres")
+	template := filepath.Join(templates, hex.EncodeToString(key[:8]))
+	if copyTree(template, data) == nil {
+		return
+	}
+	Must(p.tb, os.RemoveAll(data))
+	Must(p.tb, os.WriteFile(word, []byte(p.Password+"\n"), 0o644)) //nolint:gosec // of the test
+	initdb := p.newCommand("initdb", append(options, "-D", data, "--pwfile", word)...)
+	if out, err := initdb.CombinedOutput(); err != nil {
+		p.tb.Fatalf("initdb: %v\n%s", err, out)
+	}
+	Must(p.tb, os.MkdirAll(templates, 0o755)) //nolint:gosec // of the tree
+	// Another process may do the same: the first rename wins, and the other one fails.
+	fresh, err := os.MkdirTemp(templates, "fresh-")
+	Must(p.tb, err)
+	defer os.RemoveAll(fresh)
+	Must(p.tb, copyTree(data, filepath.Join(fresh, "data")))
+	_ = os.Rename(filepath.Join(fresh, "data"), template)
+}
+
+// copyTree copies a folder with owners and modes.
+func copyTree(from, to string) error {
+	return exec.Command("cp", "-a", from, to).Run() //nolint:gosec // paths of the test
 }
 
 func (p *Postgres) newCommand(name string, args ...string) *exec.Cmd {
