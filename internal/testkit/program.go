@@ -3,6 +3,7 @@ package testkit
 import (
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -13,8 +14,10 @@ import (
 func StartServer(tb testing.TB, pkg string) string {
 	tb.Helper()
 	binary := filepath.Join(tb.TempDir(), "server")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, pkg)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
 	build.Dir = RootDir(tb)
+	// With cgo, as under the race detector, Go would compile net and all that imports it once more.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		tb.Fatalf("building %s: %v\n%s", pkg, err, out)
 	}

@@ -109,7 +109,7 @@ func denoPath() string {
 // buildAll builds every binary of the tree as it is.
 func buildAll(tempDir func() string) (string, error) {
 	dir := tempDir()
-	cmd := exec.Command("go", "build", "-trimpath", "-o", dir+"/", "./cli/cmd/codeforge", "./proxy/cmd/egress-proxy",
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", "./cli/cmd/codeforge", "./proxy/cmd/egress-proxy",
 		"./sandbox-image/cmd/sandboxd", "./mcp-server/cmd/mcp-server")
 	cmd.Dir = root()
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

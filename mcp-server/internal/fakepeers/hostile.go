@@ -29,7 +29,8 @@ func BuildHostile(tb testing.TB) string {
 			return
 		}
 		built.path = filepath.Join(dir, "hostile")
-		cmd := exec.Command("go", "build", "-o", built.path, "./mcp-server/internal/bridge/testdata/hostile")
+		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", built.path,
+			"./mcp-server/internal/bridge/testdata/hostile")
 		cmd.Dir = root
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build, also under the race detector
 		built.out, built.err = cmd.CombinedOutput()

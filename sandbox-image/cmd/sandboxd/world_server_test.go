@@ -29,7 +29,7 @@ func BuildPuppet(t testing.TB) string {
 	dir := filepath.Dir(BuildBinary(t))
 	puppet.once.Do(func() {
 		puppet.path = filepath.Join(dir, "puppet")
-		cmd := exec.Command("go", "build", "-o", puppet.path, "./testdata/puppet")
+		cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", puppet.path, "./testdata/puppet")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			puppet.err = fmt.Errorf("%w: %s", err, out)

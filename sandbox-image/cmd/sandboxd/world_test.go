@@ -111,7 +111,7 @@ func BuildBinary(t testing.TB) string {
 		}
 		build.path = filepath.Join(dir, "sandboxd")
 		_ = os.Chmod(dir, 0o755)
-		args := []string{"build", "-trimpath", "-o", build.path}
+		args := []string{"build", "-trimpath", "-ldflags=-s -w", "-o", build.path}
 		env := append(os.Environ(), "CGO_ENABLED=0")
 		if os.Getenv("SANDBOX_RACE") != "" { // with the race detector, which needs a C compiler
 			args, env = append(args, "-race"), os.Environ()
