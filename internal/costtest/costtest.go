@@ -26,7 +26,8 @@ func RequireLinear(t testing.TB, n int, input func(n int) (work func())) {
 	t.Helper()
 	var small, large time.Duration
 	for range tries {
-		small, large = fastestOf(input(n)), fastestOf(input(factor*n))
+		small = fastestOf(input(n), 0)
+		large = fastestOf(input(factor*n), most*small+slack)
 		if large <= most*small+slack {
 			return
 		}
@@ -52,8 +53,9 @@ func MeasureTime(work func()) time.Duration {
 	return threadClock() - start
 }
 
-// fastestOf returns the shortest time of several runs, because the garbage collector slows some of them.
-func fastestOf(work func()) time.Duration {
+// fastestOf returns the shortest time of several runs, because the garbage collector slows some of them. After a run
+// that took at most enough, it stops.
+func fastestOf(work func(), enough time.Duration) time.Duration {
 	best := time.Duration(0)
 	for i := range runs {
 		start := processClock()
@@ -61,7 +63,7 @@ func fastestOf(work func()) time.Duration {
 		if took := processClock() - start; i == 0 || took < best {
 			best = took
 		}
-		if best > time.Second { // too slow to be disturbed
+		if best <= enough || best > time.Second { // or too slow to be disturbed
 			break
 		}
 	}

@@ -28,7 +28,7 @@ func TestLinear(t *testing.T) {
 	sink := 0
 	linear, quadratic := &probe{TB: t}, &probe{TB: t}
 	RequireLinear(linear, 2_000_000, func(n int) func() { return func() { sink += spin(n) } })
-	RequireLinear(quadratic, 9_000, func(n int) func() {
+	RequireLinear(quadratic, 3_500, func(n int) func() {
 		return func() {
 			for range n {
 				sink += spin(n)
