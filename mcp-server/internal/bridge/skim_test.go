@@ -60,8 +60,8 @@ func TestLateDiscover(t *testing.T) {
 	}
 }
 
-// TestEvents: a stream of any length passes, an event that is too large or too deep does not.
-func TestEvents(t *testing.T) {
+// TestEventBounds: a stream of any length passes, an event that is too large or too deep does not.
+func TestEventBounds(t *testing.T) {
 	event := "event: message\r\ndata: {\"a\": [1]}\r\n\r\n"
 	deep := "data: " + strings.Repeat("[", bridgewire.MaxDepth/2+1) + "\n"
 	for name, c := range map[string]struct {

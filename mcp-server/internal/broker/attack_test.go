@@ -98,8 +98,9 @@ func TestFlood(t *testing.T) {
 	var out bytes.Buffer
 	s := &configuredServer{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: proxyapi.API{Name: "a"}}
 	i := &serverInstance{server: s}
+	large := strings.Repeat("x", 1<<20)
 	for range 2000 {
-		_ = i.handleFrame(bridgewire.FromBridge{Log: strings.Repeat("x", 1<<20)}, nil)
+		_ = i.handleFrame(bridgewire.FromBridge{Log: large}, nil)
 	}
 	if out.Len() > 1<<20 || !strings.Contains(out.String(), "xxx") {
 		t.Errorf("%d bytes of log", out.Len())
@@ -125,9 +126,9 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestRoom: what calls hold in memory is bounded, of one run and of all together, and is free again after them.
+// TestCallMemory: what calls hold in memory is bounded, of one run and of all together, and is free again after them.
 // Promise: bounded-servers, one-memory-budget
-func TestRoom(t *testing.T) {
+func TestCallMemory(t *testing.T) {
 	w := newWorld(t, 4, hostile(t, "a", nil))
 	large := `{"text":"` + strings.Repeat("x", 8<<20) + `"}`
 	r := w.broker.memory

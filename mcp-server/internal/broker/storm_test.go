@@ -9,22 +9,24 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// TestStorm: a thousand calls of eight servers by eight runs at once, while servers are killed at random. Each answer is
+// TestStorm: hundreds of calls of eight servers by eight runs at once, while servers are killed at random. Each answer is
 // right or a clear error, and none reaches another's caller.
 func TestStorm(t *testing.T) {
 	var names []string
-	w := newWorld(t, 8)
+	var servers []proxyapi.API
 	for n := range 8 {
 		names = append(names, fmt.Sprintf("server%d", n))
-		w.catalog.APIs = append(w.catalog.APIs, hostile(t, names[n], nil))
+		servers = append(servers, hostile(t, names[n], nil))
 	}
+	w := newWorld(t, 8, servers...)
 	var right, failed atomic.Int32
 	var callers sync.WaitGroup
 	for run := range 8 {
 		callers.Go(func() {
-			for n := range 125 {
+			for n := range 60 {
 				server := names[rand.IntN(len(names))]
 				text := fmt.Sprintf("%s run%d call%d", server, run, n)
 				tool := []string{"echo", "slow", "read", "twice", "other-id"}[rand.IntN(5)]

@@ -7,6 +7,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,16 +68,18 @@ func TestAmbiguousBody(t *testing.T) {
 		"boundary*":          {"multipart/form-data; boundary*=utf-8''y; boundary=x", "\r\n--x--"},
 	} {
 		for api, config := range map[string]string{"body": bodyAPI, "restricted": restrictedAPI} {
+			r := newRig(t, setup{apis: map[string]string{"demo": config}})
+			var whole atomic.Bool
+			r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+				if _, err := io.Copy(io.Discard, q.Body); err == nil {
+					whole.Store(true)
+				}
+			}))
+			generation := uint64(0)
 			for _, n := range []int{0, 400 << 10} {
 				for _, known := range []bool{true, false} {
-					r := newRig(t, setup{apis: map[string]string{"demo": config}})
-					whole := false
-					r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-						if _, err := io.Copy(io.Discard, q.Body); err == nil {
-							whole = true
-						}
-					}))
-					end := r.begin()
+					generation++
+					end := r.beginIn(0, generation)
 					q, _ := http.NewRequest("POST", "https://"+demoHost+"/", strings.NewReader(head+strings.Repeat("x", n)+c.end))
 					if !known {
 						q.ContentLength = -1
@@ -88,8 +91,8 @@ func TestAmbiguousBody(t *testing.T) {
 					if resp.StatusCode != 400 || got.Code != policy.CodeAmbiguous || !strings.HasPrefix(got.Hint, "Servers would read the body in different ways: ") {
 						t.Errorf("%s, %s, %d: status %d, %+v", name, api, n, resp.StatusCode, got)
 					}
-					if e := end().Exchanges; len(e) != 1 || e[0].Outcome != "denied" || whole {
-						t.Errorf("%s, %s, %d: %+v, whole: %t", name, api, n, e, whole)
+					if e := end().Exchanges; len(e) != 1 || e[0].Outcome != "denied" || whole.Load() {
+						t.Errorf("%s, %s, %d: %+v, whole: %t", name, api, n, e, whole.Load())
 					}
 				}
 			}

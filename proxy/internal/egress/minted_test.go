@@ -213,7 +213,7 @@ func TestMintedFirstUses(t *testing.T) {
 	s.token = func(w http.ResponseWriter, _ *http.Request) { <-release; giveToken(w, mintedToken(1)) }
 	r := newMintRig(t, s)
 	defer r.begin()()
-	const uses = 200
+	const uses = 100
 	client := r.client(true)
 	first, err := client.Get("https://" + demoHost + "/") // so that all share one connection
 	check(t, err)

@@ -343,10 +343,7 @@ func TestReadingsBite(t *testing.T) {
 		testkit.SkipBecause(t, "every peer must be there")
 	}
 	found, fooled := map[[2]string]bool{}, map[[2]string]bool{}
-	for _, c := range cases {
-		if c.Size() > 1000 {
-			continue
-		}
+	ask := func(c Case) {
 		api := a.of(c, 0)
 		got, err := a.peers.Ask(c.Request(api, api.Value))
 		check(t, err)
@@ -358,6 +355,23 @@ func TestReadingsBite(t *testing.T) {
 		for _, d := range Judge(api, got) {
 			fooled[[2]string{c.Group, d.Reader}] = true
 		}
+	}
+	// Once a group has misled its readers, its other requests can only let a reader find a credential.
+	var others []Case
+	for _, c := range cases {
+		switch {
+		case c.Size() > 1000:
+		case !slices.ContainsFunc(misled[c.Group], func(name string) bool { return !fooled[[2]string{c.Group, name}] }):
+			others = append(others, c)
+		default:
+			ask(c)
+		}
+	}
+	for _, c := range others {
+		if len(Blind(found, fooled)) == 0 {
+			break
+		}
+		ask(c)
 	}
 	for _, why := range Blind(found, fooled) {
 		t.Error(why)

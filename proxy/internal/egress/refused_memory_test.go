@@ -54,7 +54,7 @@ func TestRefusedDecoding(t *testing.T) {
 func TestAnsweredHeads(t *testing.T) {
 	r := newRig(t, setup{})
 	defer r.begin()()
-	const conns, streams, large = 8, 60, 48 << 10
+	const conns, streams, large = 4, 60, 48 << 10
 	before := heap()
 	for range conns {
 		r.takeHeads("TRACE", streams, large)
@@ -75,7 +75,7 @@ func TestUntakenHeads(t *testing.T) {
 		_, _ = io.WriteString(w, "answer")
 	}))
 	defer r.begin()()
-	const streams = 60
+	const streams = 30
 	r.takeHeads("GET", streams, 10)
 	time.Sleep(time.Second) // an exchange that ends does so now
 	if n := r.memory.UsedBytes(); n < streams*200<<10 {
