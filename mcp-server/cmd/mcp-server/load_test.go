@@ -25,7 +25,7 @@ const mostPerRun = 512
 // TestLoad opens many sessions and makes many calls, 64 at a time: none fails, no slot is overbooked, and afterwards
 // memory and goroutines are back where they were. With CODEFORGE_LOAD=full it is 1,000 sessions and 10,000 calls.
 func TestLoad(t *testing.T) {
-	sessions, calls := 200, 2000
+	sessions, calls := 100, 1000
 	if os.Getenv("CODEFORGE_LOAD") == "full" {
 		sessions, calls = 1000, 10_000
 	}
@@ -70,7 +70,7 @@ func startForLoad(t *testing.T) *program {
 // TestSessionsAtOnce opens sessions and makes calls, 64 at a time. It is small, because the race detector slows it down:
 // make/test.sh runs TestLoad without it.
 func TestSessionsAtOnce(t *testing.T) {
-	warm(t, startForLoad(t), 40, 300)
+	warm(t, startForLoad(t), 24, 96)
 }
 
 type usage struct {

@@ -151,7 +151,13 @@ func TestSkillsStoreOfTenants(t *testing.T) {
 		t.Fatal(got)
 	}
 	there := as(two, "ann")
-	testkit.WaitFor(t, func() bool { return uses(t, there, "mine") == "of the first\n" })
+	testkit.WaitFor(t, func() bool { // until it has read the store; each use would start Deno
+		_, got := call(t, there, "get_instructions", nil)
+		return strings.Contains(strings.Join(got, "\n"), "- mine")
+	})
+	if got := uses(t, there, "mine"); got != "of the first\n" {
+		t.Errorf("at the other replica: %q", got)
+	}
 	if got := uses(t, as(two, "bob"), "mine"); strings.Contains(got, "of the first") {
 		t.Error("another tenant can import it")
 	}
