@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -277,11 +278,15 @@ print(size, len(found), write)
 				if helpers != "" && (helpers[0] == '#') != language.IsPython() {
 					continue
 				}
+				stdin, file := 90<<10, 50<<10 // bytes; more than a pipe holds
+				if m == Root && helpers == "" || testkit.IsThorough() {
+					stdin, file = 9<<20, 5<<20
+				}
 				w.Language = language
 				w.Input = &sandboxapi.Input{
-					Stdin: make([]byte, 9<<20), Files: map[string][]byte{"data.csv": []byte(strings.Repeat("x", 5<<20)), "Größe.txt": nil},
+					Stdin: make([]byte, stdin), Files: map[string][]byte{"data.csv": []byte(strings.Repeat("x", file)), "Größe.txt": nil},
 				}
-				if r := w.RunCode(t, code+helpers, testkit.Patience); r.Stdout != "9437184 5242880 -\n" {
+				if r := w.RunCode(t, code+helpers, testkit.Patience); r.Stdout != fmt.Sprintf("%d %d -\n", stdin, file) {
 					t.Errorf("%s %q: %q %s", language, helpers, r.Stdout, r.Stderr)
 				}
 				// Code that does not read its input ends at once.
@@ -293,6 +298,9 @@ print(size, len(found), write)
 					t.Errorf("%s, the next run: %q %s", language, r.Stdout, r.Stderr)
 				}
 			}
+		}
+		if m != Root && !testkit.IsThorough() {
+			return // the checks of the input are the same in all modes
 		}
 		for name, in := range map[string]*sandboxapi.Input{
 			"a path":     {Files: map[string][]byte{"../main.ts": nil}},

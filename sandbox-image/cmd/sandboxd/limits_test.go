@@ -44,7 +44,7 @@ var hostile = []struct {
 	{"one big file", "const f = Deno.openSync('/tmp/a', { write: true, create: true });\nconst g = Deno.openSync('/tmp/b', { write: true, create: true });\nconst b = new Uint8Array(1 << 20).fill(1);\nfor (let i = 0; i < 100; i++) { f.writeSync(b); g.writeSync(b); }\nfor (;;) await new Promise((r) => setTimeout(r, 10));\n",
 		"import time\nb = b'1' * (1 << 20)\nwith open('/tmp/a', 'wb') as f, open('/tmp/b', 'wb') as g:\n    for i in range(100): f.write(b), g.write(b)\n    while True: time.sleep(0.01)\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"file flood", "Deno.mkdirSync('/tmp/many');\nfor (let i = 0; ; i++) { try { Deno.writeTextFileSync('/tmp/many/' + i, 'x'); } catch { await 0; } }\n",
-		"import itertools, os\nos.mkdir('/tmp/many')\nfor i in itertools.count():\n    try: open(f'/tmp/many/{i}', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
+		"", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"skills flood", "for (let i = 0; ; i++) { try { Deno.writeTextFileSync('/skills/s' + i + '.ts', 'x'); } catch { await 0; } }\n",
 		"import itertools\nfor i in itertools.count():\n    try: open(f'/skills/s{i}.py', 'x').close()\n    except OSError: pass\n", 3 * time.Minute, sandboxapi.OutputLimit, ""},
 	{"ends before it is looked at", "Deno.writeFileSync('/skills/big.ts', new Uint8Array(17 << 20));\nconsole.log('done');\n",
@@ -297,6 +297,10 @@ func TestKernelLimits(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
+		if !o.Python && o.Mode != Root && !testkit.IsThorough() {
+			next(t, w, pick)
+			return // 600 workers take seconds. The threads of Python show the limit in the other modes.
+		}
 		t.Run("threads", func(t *testing.T) {
 			r := w.RunCode(t, pick("const src = URL.createObjectURL(new Blob(['setInterval(() => {}, 1000)'], { type: 'text/javascript' }));\nfor (let i = 0; i < 600; i++) new Worker(src, { type: 'module' });\nconsole.log('all');\nDeno.exit(0);\n",
 				"import os, threading\ne = threading.Event()\nfor i in range(600): threading.Thread(target=e.wait, daemon=True).start()\nprint('all')\nos._exit(0)\n"), testkit.Patience)
@@ -314,8 +318,8 @@ func TestCancel(t *testing.T) {
 	languages(t, func(t *testing.T, o Options, pick func(typescript, python string) string) {
 		o.Slots = 2
 		w := StartWorld(t, o)
-		for i := range 5 {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*40)*time.Millisecond+time.Millisecond)
+		for i := range 4 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*50)*time.Millisecond+time.Millisecond)
 			// A run that prints would also be ended by its reader being gone. One that prints nothing would not.
 			code := []string{pick("for (;;) { console.log('x'); await 0; }\n", "while True: print('x')\n"), pick("for (;;);\n", "while True: pass\n")}[i%2]
 			_, err := w.TryCode(ctx, code, testkit.Patience)

@@ -26,7 +26,7 @@ func soakRuns(t *testing.T) int {
 	}
 	if err != nil || n < 1 {
 		t.Log("short: SANDBOX_SOAK=2000 for the whole")
-		return 60
+		return 20
 	}
 	return n
 }
@@ -120,13 +120,14 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// TestManyClients has 64 clients at once on 8 slots. Each gets its own responses, or ErrBusy.
+// TestManyClients has 32 clients at once on 8 slots. Each gets its own responses, or ErrBusy.
 func TestManyClients(t *testing.T) {
 	OneMode(t, func(t *testing.T, m Mode) {
 		w := StartWorld(t, Options{Mode: m, Slots: 8, Warm: 2})
+		const clients = 32
 		each := max(1, soakRuns(t)/200)
 		var wg sync.WaitGroup
-		for c := range 64 {
+		for c := range clients {
 			wg.Go(func() {
 				client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
 				defer client.Close()
@@ -150,7 +151,7 @@ func TestManyClients(t *testing.T) {
 		}
 		wg.Wait()
 		stats, err := w.Client.Stats(context.Background())
-		if err != nil || stats.Runs != uint64(64*each) {
+		if err != nil || stats.Runs != uint64(clients*each) {
 			t.Errorf("%+v %v", stats, err)
 		}
 		t.Logf("%+v", stats)
