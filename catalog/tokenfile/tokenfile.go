@@ -24,7 +24,8 @@ import (
 type Tenant struct {
 	// Name has 1 to 32 of a-z, 0-9 and -, and begins with a letter or digit.
 	Name string
-	// Hashes are the SHA-256 hashes of the tenant's tokens.
+	// Hashes are the SHA-256 hashes of the tenant's tokens. Without tokens and logins, a tenant's clients log in with
+	// one-time codes.
 	Hashes [][sha256.Size]byte
 	// Logins are values of the claim OIDC_CLAIM. An access token with such a value belongs to the tenant.
 	Logins []string
@@ -185,9 +186,6 @@ func (d *fileDecoder) readTenant(m jsonread.Member) Tenant {
 		}
 	})
 	maps.Copy(has, misspelt)
-	if !has["tokens"] && !has["logins"] {
-		d.AddError(at+".tokens", "missing", `at least one, e.g. ["sha256:..."], or logins`)
-	}
 	const wantAPIs = `the names of APIs, or ["*"] for all`
 	switch {
 	case !has["apis"]:

@@ -1,7 +1,7 @@
 // Package operatorapi is the operator's API over HTTP on mcp-server's unix socket. The same socket serves the MCP
 // endpoint without a token. No TCP port serves the paths below. No answer contains a credential. POST requests change
-// data: the state of an MCP server, the stored runs, the frozen sessions, the inputs of runs, and the sessions of the
-// web console.
+// data: the state of an MCP server, the stored runs, the frozen sessions, the inputs of runs, the sessions of the web
+// console, and the logins of hosted clients.
 //
 //	GET /operator/v1/about                                     -> About
 //	GET /operator/v1/catalog                                   -> proxyapi.Catalog
@@ -25,6 +25,9 @@
 //	POST /operator/v1/unfreeze?session=                        -> {} | 409
 //	POST /operator/v1/input                                    <- sandboxapi.Input -> InputID | 400 | 409
 //	POST /operator/v1/console                                  -> ConsoleLogin
+//	GET /operator/v1/clients                                   -> []HostedClient, latest first | 409
+//	POST /operator/v1/clients/revoke?id=                       -> {} | 409
+//	POST /operator/v1/clients/code?tenant=                     -> OneTimeCode | 409
 //
 // A filter is one of operatorapi as JSON. Other answers have the body {"error": "..."}.
 //
@@ -72,6 +75,10 @@ type About struct {
 	// Port is the port of the MCP endpoint. Token reports whether it requires a bearer token.
 	Port  int  `json:"port"`
 	Token bool `json:"token"`
+	// PublicURL is the origin for hosted clients, and Issuer the identity provider at which they log in. Both may be
+	// empty. Without Issuer, clients log in at PublicURL, if there are tenants.
+	PublicURL string `json:"public_url,omitempty"`
+	Issuer    string `json:"issuer,omitempty"`
 }
 
 // Packages is the state of the packages that the operator pins for code.

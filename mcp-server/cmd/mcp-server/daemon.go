@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alertwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/authserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/catalogwatch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
@@ -79,6 +81,7 @@ type daemon struct {
 	guard    *guard.Guard
 	console  *console.Console
 	tenants  *tenantSet
+	logins   *authserver.Server // nil if an identity provider has the logins, or if there are none
 	meter    *serverMeter
 	// background has one entry for each background run of all tenants. Its capacity leaves a slot to other runs.
 	background chan struct{}
@@ -244,6 +247,7 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 	closed := !d.settings.MCPAuthToken.IsEmpty() || d.tenants != nil
 	about := operatorapi.About{
 		Version: version.Version, Started: time.Now(), Slots: d.settings.Slots, Port: d.settings.MCPPort, Token: closed,
+		PublicURL: d.settings.PublicURL, Issuer: d.settings.OIDC.Issuer,
 	}
 	checks := guard.Config{
 		AllowedHosts: d.settings.MCPAllowedHosts, Token: d.settings.MCPAuthToken, Required: closed, Page: console.Path,
@@ -254,6 +258,10 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 	metadata, err := d.openLogins(&checks)
 	if err != nil {
 		return err
+	}
+	var logins http.Handler // not a nil *authserver.Server
+	if d.logins != nil {
+		logins = d.logins
 	}
 	d.guard = guard.New(checks)
 	d.openConsole(ctx, getenv, about)
@@ -266,13 +274,14 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 		UIDs:      []int{d.flags.ownerUID, 0},
 		MCP:       d.mcp,
 		Metadata:  metadata,
+		Logins:    logins,
 		Ready:     d.checkReady,
 		Servers:   d.broker.ListStates,
 		Console:   d.console,
 		Operator: operator.NewHandler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
 			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState, Packages: d.catalog.Packages,
-			AddInput: d.inputs.Add,
+			AddInput: d.inputs.Add, Logins: d.logins,
 		}),
 		Metrics:     m.Registry,
 		MoreMetrics: d.control.FetchMetrics,
@@ -373,6 +382,7 @@ func (d *daemon) stopAll() {
 	d.control.Close()
 	_ = d.skills.Close() // opened for reading only
 	d.history.Close(unwind)
+	_ = d.logins.Close() // each change is complete
 	if d.database != nil {
 		_ = d.database.Close() // its users are closed above
 	}

@@ -114,6 +114,8 @@ func (u *user) fillForm(t *testing.T, page string) (action string, form url.Valu
 		}
 		switch {
 		case n.Type != html.ElementNode:
+		case n.Data == "button" && form != nil && attr["name"] != "" && !form.Has(attr["name"]): // the first one
+			form.Set(attr["name"], attr["value"])
 		case n.Data == "form" && form == nil:
 			action, form = attr["action"], url.Values{}
 		case n.Data == "input" && form != nil && attr["name"] != "" && attr["type"] != "submit":

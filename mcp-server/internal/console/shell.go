@@ -61,3 +61,9 @@ func (s staticFiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
 	}
 }
+
+// StyleSheet returns the style sheet of the console, for pages on the public host.
+func StyleSheet() []byte {
+	text, _ := files.ReadFile("web/console.css") // embedded
+	return text
+}

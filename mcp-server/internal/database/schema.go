@@ -108,7 +108,30 @@ CREATE TABLE run_file (number INTEGER REFERENCES run ON DELETE CASCADE, name TEX
 `, Postgres: `
 CREATE TABLE run_file (number BIGINT REFERENCES run ON DELETE CASCADE, name TEXT, type TEXT NOT NULL,
 	size BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (number, name));
-`}}
+`}, {Postgres: loginTables}}
+
+// LoginName is the name of the SQLite file of the logins. It is a separate file, because a damaged or disabled history
+// must not end logins.
+const LoginName = "logins.db"
+
+// LoginMigrations are the Migrations of the file LoginName.
+var LoginMigrations = []Migration{{SQLite: loginTables}}
+
+// loginTables have the state of package authserver. A hash is the SHA-256 of a secret in hexadecimal digits. A request
+// with a cookie waits for a decision; without one, its hash is that of a code for the client. Times are as above.
+const loginTables = `
+CREATE TABLE login_client (id TEXT PRIMARY KEY, name TEXT NOT NULL, redirects TEXT NOT NULL, began BIGINT NOT NULL);
+CREATE TABLE login_code (hash TEXT PRIMARY KEY, tenant TEXT NOT NULL, until BIGINT NOT NULL);
+CREATE TABLE login_request (hash TEXT PRIMARY KEY, cookie TEXT NOT NULL, client TEXT NOT NULL, redirect TEXT NOT NULL,
+	state TEXT NOT NULL, challenge TEXT NOT NULL, tenant TEXT NOT NULL, proof TEXT NOT NULL, until BIGINT NOT NULL);
+CREATE TABLE login (id TEXT PRIMARY KEY, client TEXT NOT NULL REFERENCES login_client, tenant TEXT NOT NULL,
+	proof TEXT NOT NULL, code TEXT NOT NULL UNIQUE, family TEXT NOT NULL UNIQUE, refresh TEXT NOT NULL,
+	began BIGINT NOT NULL, used BIGINT NOT NULL, until BIGINT NOT NULL);
+CREATE INDEX login_client_of ON login (client);
+CREATE TABLE login_access (hash TEXT PRIMARY KEY, login TEXT NOT NULL REFERENCES login ON DELETE CASCADE,
+	until BIGINT NOT NULL);
+CREATE INDEX login_access_of ON login_access (login);
+`
 
 // ErrNewer means that a newer CodeForge wrote the database. The database is neither read nor changed.
 var ErrNewer = errors.New("a newer CodeForge wrote it")

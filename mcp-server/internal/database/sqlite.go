@@ -36,24 +36,29 @@ func dataSourceName(path string, write bool, first ...string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: v.Encode()}).String()
 }
 
-// OpenFile opens the file of a folder for one writer, and migrates its schema.
-func OpenFile(dir string, list []Migration) (*DB, error) {
+// OpenFile opens the file Name of a folder for one writer, and migrates its schema.
+func OpenFile(dir string, list []Migration) (*DB, error) { return openFile(dir, Name, list) }
+
+// OpenLogins opens the file LoginName of a folder, and migrates its schema.
+func OpenLogins(dir string) (*DB, error) { return openFile(dir, LoginName, LoginMigrations) }
+
+func openFile(dir, name string, list []Migration) (*DB, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder of the history: %w", err)
+		return nil, fmt.Errorf("making the folder of %s: %w", name, err)
 	}
-	path := filepath.Join(dir, Name)
+	path := filepath.Join(dir, name)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would make it readable for all users
 	if err != nil {
-		return nil, fmt.Errorf("opening the history: %w", err)
+		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	info, err := f.Stat()
 	_ = f.Close()
 	if err != nil {
-		return nil, fmt.Errorf("opening the history: %w", err)
+		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	if info.Size() > 0 { // a newer file stays untouched
-		if err := checkFile(dir, list); err != nil {
-			return nil, fmt.Errorf("opening %s: %w", Name, err)
+		if err := checkFile(path, list); err != nil {
+			return nil, fmt.Errorf("opening %s: %w", name, err)
 		}
 	}
 	var first []string
@@ -62,21 +67,21 @@ func OpenFile(dir string, list []Migration) (*DB, error) {
 	}
 	inner, err := sql.Open("sqlite", dataSourceName(path, true, first...))
 	if err != nil {
-		return nil, fmt.Errorf("opening the history: %w", err)
+		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	// SQLite has one writer at a time, so a second connection would only wait for the first.
 	inner.SetMaxOpenConns(1)
 	db := &DB{DB: inner}
 	if err := db.Migrate(context.Background(), list); err != nil {
 		_ = db.Close()
-		return nil, fmt.Errorf("opening %s: %w", Name, err)
+		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	return db, nil
 }
 
 // checkFile checks that the version of a file is known.
-func checkFile(dir string, list []Migration) error {
-	db, err := OpenReader(dir)
+func checkFile(path string, list []Migration) error {
+	db, err := openReader(path)
 	if err == nil {
 		err = db.CheckVersion(context.Background(), list)
 		_ = db.Close()
@@ -84,9 +89,11 @@ func checkFile(dir string, list []Migration) error {
 	return err
 }
 
-// OpenReader opens the file of a folder for reading.
-func OpenReader(dir string) (*DB, error) {
-	db, err := sql.Open("sqlite", dataSourceName(filepath.Join(dir, Name), false))
+// OpenReader opens the file Name of a folder for reading.
+func OpenReader(dir string) (*DB, error) { return openReader(filepath.Join(dir, Name)) }
+
+func openReader(path string) (*DB, error) {
+	db, err := sql.Open("sqlite", dataSourceName(path, false))
 	if err != nil {
 		return nil, fmt.Errorf("opening the history: %w", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/authserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -50,6 +51,8 @@ type Config struct {
 	Ready func(context.Context) error
 	// Metadata serves MetadataPath and the path below it that RFC 9728 derives from /mcp. Nil means no such paths.
 	Metadata http.Handler
+	// Logins serves authserver.Path and authserver.MetadataPath on the public host only. Nil means no such paths.
+	Logins http.Handler
 	// Servers returns the MCP servers for GET /servers. If nil, there is no such path.
 	Servers func() []mcpserver.Status
 	// Console serves console.Path and the paths below it, and checks its sessions itself. Nil means no console.
@@ -197,7 +200,14 @@ func (e *Endpoint) newRoutes(
 }
 
 // publicRoutes are the routes for clients on other machines. The console and the operator's paths are not among them.
-func (e *Endpoint) publicRoutes() *http.ServeMux { return e.clientRoutes(e.cfg.Guard.RequireClient) }
+func (e *Endpoint) publicRoutes() *http.ServeMux {
+	mux := e.clientRoutes(e.cfg.Guard.RequireClient)
+	if e.cfg.Logins != nil {
+		mux.Handle(authserver.Path, e.cfg.Logins)
+		mux.Handle(authserver.MetadataPath, e.cfg.Logins)
+	}
+	return mux
+}
 
 func (e *Endpoint) clientRoutes(clients func(http.Handler) http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()

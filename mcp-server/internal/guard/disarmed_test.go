@@ -11,7 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
 
-// TestDisarmed: without this defence, the public host gets the local paths. e2e/negative runs it.
+// TestDisarmed: without these defences, the public host gets the local paths, and a stream outlives its token.
+// e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("public-paths", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "public-paths")
@@ -22,6 +23,12 @@ func TestDisarmed(t *testing.T) {
 		guard.New(guard.Config{PublicHost: r.Host}).SplitRequests(local, http.NotFoundHandler()).ServeHTTP(w, r)
 		if w.Body.String() != "local" {
 			t.Errorf("the attack is stopped by something else: %d", w.Code)
+		}
+	})
+	t.Run("client-stream", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "client-stream")
+		if _, ended := revokeDuringStream(t); ended {
+			t.Error("the attack is stopped by something else")
 		}
 	})
 }

@@ -12,16 +12,19 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 )
 
 // Config configures a Guard.
@@ -36,9 +39,11 @@ type Config struct {
 	// Tenant returns the owner of a token other than Token, and the handler of the owner's requests. The handler is nil if
 	// the token is unknown. Tenant takes the same time for every token.
 	Tenant func(token string) (name string, own http.Handler)
-	// Login verifies an access token of an identity provider. It returns an error that wraps auth.ErrInvalidToken if the
-	// token is not valid. It is nil without an identity provider.
+	// Login verifies an access token of an identity provider, or of package authserver. It returns an error that wraps
+	// auth.ErrInvalidToken if the token is not valid. If nil, there are no logins.
 	Login func(ctx context.Context, token string) (Login, error)
+	// CanRevoke means that Login also refuses revoked tokens. Then a stream ends within two seconds of the revocation.
+	CanRevoke bool
 	// MetadataURL is the URL of the metadata that clients need for a login.
 	MetadataURL string
 	// PublicHost is the value of the Host header of clients on other machines, with a port unless it is 443. If empty,
@@ -49,6 +54,9 @@ type Config struct {
 	// Page is the path of a page that any web page may link to, because its content is the same for all users. If empty,
 	// there is no such page.
 	Page string
+	// LoginPage is the path of a page that any web page may link to with a query, because a request only shows a form. If
+	// empty, there is no such page.
+	LoginPage string
 }
 
 // Login is a verified access token.
@@ -70,8 +78,10 @@ type Guard struct {
 	needs  bool // one is required
 	tenant func(token string) (name string, own http.Handler)
 	page   string
+	form   string // Config.LoginPage
 
 	login      func(ctx context.Context, token string) (Login, error)
+	canRevoke  bool
 	metadata   string
 	publicHost string
 	origins    []string
@@ -81,8 +91,9 @@ type Guard struct {
 func New(cfg Config) *Guard {
 	g := &Guard{
 		hosts: []string{"localhost", "127.0.0.1", "::1"}, has: !cfg.Token.IsEmpty(),
-		needs: !cfg.Token.IsEmpty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page,
-		login: cfg.Login, metadata: cfg.MetadataURL, publicHost: cfg.PublicHost, origins: cfg.AllowedOrigins,
+		needs: !cfg.Token.IsEmpty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page, form: cfg.LoginPage,
+		login: cfg.Login, canRevoke: cfg.CanRevoke, metadata: cfg.MetadataURL,
+		publicHost: cfg.PublicHost, origins: cfg.AllowedOrigins,
 	}
 	for _, h := range cfg.AllowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")))
@@ -233,11 +244,32 @@ func (g *Guard) requireLogin() http.Handler {
 			ctx, cancel := context.WithDeadline(r.Context(), l.Expires)
 			defer cancel()
 			r = r.WithContext(ctx)
+			if g.canRevoke {
+				token, _ := bearerOf(r)
+				var watch sync.WaitGroup
+				watch.Go(func() { g.endIfRevoked(ctx, token, cancel) })
+				defer watch.Wait()
+				defer cancel()
+			}
 		}
 		requireAdmission(l.Tenant, l.Handler).ServeHTTP(w, r)
 	}
 	options := &auth.RequireBearerTokenOptions{ResourceMetadataURL: g.metadata}
 	return auth.RequireBearerToken(verify, options)(http.HandlerFunc(serve))
+}
+
+// revokeTime is the interval between checks of the token of a stream.
+const revokeTime = time.Second
+
+// endIfRevoked calls end once a token is not valid any more. It returns if ctx ends.
+func (g *Guard) endIfRevoked(ctx context.Context, token string, end func()) {
+	for range timing.EachTick(ctx, revokeTime) {
+		_, err := g.login(ctx, token)
+		//defence:client-stream
+		if errors.Is(err, auth.ErrInvalidToken) {
+			end()
+		}
+	}
 }
 
 // requireAdmission passes requests whose connection AdmitConn accepts.
@@ -278,10 +310,11 @@ func (g *Guard) IsToken(text string) bool {
 	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
 }
 
-// isPageOpening reports whether a request only opens the page in a new tab or window.
+// isPageOpening reports whether a request only opens one of the pages in a new tab or window.
 func (g *Guard) isPageOpening(r *http.Request) bool {
+	isPage := g.page != "" && r.URL.Path == g.page && r.URL.RawQuery == "" || g.form != "" && r.URL.Path == g.form
 	// Only a navigation of a whole tab counts. A frame or a fetch would still serve the foreign page.
-	return g.page != "" && r.Method == http.MethodGet && r.URL.Path == g.page && r.URL.RawQuery == "" &&
+	return isPage && r.Method == http.MethodGet &&
 		len(r.Header.Values("Origin")) == 0 &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }

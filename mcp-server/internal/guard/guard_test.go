@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -91,6 +93,91 @@ func TestLocal(t *testing.T) {
 				t.Errorf("%s Host %q %q: %d, want %d", method, c.host, c.header, w.Code, want)
 			}
 		}
+	}
+}
+
+// TestLoginPage: another web page may only open the login page, in a whole tab.
+// Promise: mcp-endpoint
+func TestLoginPage(t *testing.T) {
+	h := guard.New(guard.Config{PublicHost: "forge.example.com", Required: true, LoginPage: "/oauth/authorize"}).SplitRequests(http.NotFoundHandler(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for _, c := range []struct {
+		method, path, mode, dest, origin string
+		pass                             bool
+	}{
+		{"GET", "/oauth/authorize?client_id=a", "navigate", "document", "", true},
+		{"POST", "/oauth/authorize?client_id=a", "navigate", "document", "", false},
+		{"GET", "/oauth/authorize?client_id=a", "navigate", "iframe", "", false},
+		{"GET", "/oauth/authorize?client_id=a", "no-cors", "image", "", false},
+		{"GET", "/oauth/authorize?client_id=a", "cors", "empty", "https://evil.com", false},
+		{"GET", "/oauth/authorize?client_id=a", "navigate", "document", "https://evil.com", false},
+		{"GET", "/oauth/authorize/?client_id=a", "navigate", "document", "", false},
+		{"POST", "/oauth/decide", "navigate", "document", "https://evil.com", false},
+		{"GET", "/oauth/style.css", "no-cors", "style", "", false},
+		{"GET", "/mcp", "navigate", "document", "", false},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
+		r.Host = "forge.example.com"
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		r.Header.Set("Sec-Fetch-Mode", c.mode)
+		r.Header.Set("Sec-Fetch-Dest", c.dest)
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if (w.Code == http.StatusNoContent) != c.pass {
+			t.Errorf("%+v: %d", c, w.Code)
+		}
+	}
+}
+
+// TestRevokedStream: a stream ends within two seconds of the revocation of its token.
+// Promise: hosted-logins
+func TestRevokedStream(t *testing.T) {
+	if took, ended := revokeDuringStream(t); !ended || took > 2*time.Second {
+		t.Errorf("the stream ended %v, after %v", ended, took)
+	}
+}
+
+// revokeDuringStream revokes the token of an open stream. It reports whether the stream ends within five seconds, and
+// when.
+func revokeDuringStream(t *testing.T) (took time.Duration, ended bool) {
+	t.Helper()
+	var revoked atomic.Bool
+	began, over := make(chan bool), make(chan bool)
+	stream := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-r.Context().Done()
+		close(over)
+	})
+	g := guard.New(guard.Config{
+		Required: true, CanRevoke: true, Tenant: func(string) (string, http.Handler) { return "", nil },
+		Login: func(context.Context, string) (guard.Login, error) {
+			if revoked.Load() {
+				return guard.Login{}, auth.ErrInvalidToken
+			}
+			return guard.Login{Subject: "login-1", Expires: time.Now().Add(time.Hour), Tenant: "ann", Handler: stream}, nil
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/mcp", nil)
+	r.Header.Set("Authorization", "Bearer token")
+	go g.RequireClient(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
+	<-began
+	time.Sleep(1500 * time.Millisecond) // several checks of a valid token
+	select {
+	case <-over:
+		t.Fatal("the stream ended with a valid token")
+	default:
+	}
+	revoked.Store(true)
+	at := time.Now()
+	select {
+	case <-over:
+		return time.Since(at), true
+	case <-time.After(5 * time.Second):
+		return 0, false
 	}
 }
 

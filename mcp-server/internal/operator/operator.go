@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/authserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/broker"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -40,6 +42,8 @@ type Config struct {
 	Console func() operatorapi.ConsoleLogin
 	// AddInput stores the input of a run and returns its ID. If nil, runs have no input.
 	AddInput func(*sandboxapi.Input) (id string, err error)
+	// Logins is the authorization server, or nil.
+	Logins *authserver.Server
 	// Stop ends the streams when it is closed.
 	Stop <-chan struct{}
 }
@@ -81,8 +85,40 @@ func NewHandler(c Config) http.Handler {
 	if c.Servers != nil {
 		rt.addServers(c.Servers)
 	}
+	rt.addLogins(c.Logins)
 	return mux
 }
+
+// addLogins adds the paths about the logins of hosted clients.
+func (rt pathRouter) addLogins(logins *authserver.Server) {
+	add := func(pattern string, answer func(*http.Request) (any, error)) {
+		rt.addPath(pattern, func(r *http.Request) (any, error) {
+			if logins == nil {
+				return nil, errNoLogins
+			}
+			return answer(r)
+		})
+	}
+	add("GET clients", func(r *http.Request) (any, error) {
+		list, err := logins.ListLogins(r.Context())
+		return convert.Each(list, func(l authserver.Login) operatorapi.HostedClient {
+			return operatorapi.HostedClient{
+				ID: l.ID, Name: l.Client.Name, Redirects: l.Client.Redirects, Tenant: l.Tenant, Began: l.Began, Used: l.Used,
+			}
+		}), err
+	})
+	add("POST clients/revoke", func(r *http.Request) (any, error) {
+		return struct{}{}, logins.RevokeLogin(r.Context(), r.FormValue("id"))
+	})
+	add("POST clients/code", func(r *http.Request) (any, error) {
+		code, err := logins.NewOneTimeCode(r.Context(), r.FormValue("tenant"))
+		return operatorapi.OneTimeCode{Code: code}, err
+	})
+}
+
+// errNoLogins is the error if clients do not log in here.
+var errNoLogins = errors.New("clients do not log in at this CodeForge: it needs PUBLIC_URL and MCP_TOKENS_FILE, " +
+	"without OIDC_ISSUER. See docs/guides/hosted-clients.md")
 
 // addServers adds the paths about MCP servers. Two of them change state: approving a server's tools, and restarting a
 // server. Only the operator, who can stop all of CodeForge anyway, reaches this socket. Code and MCP clients cannot.

@@ -1,0 +1,68 @@
+package authserver
+
+import (
+	"hash/maphash"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"golang.org/x/time/rate"
+)
+
+// addressLimit bounds the requests of each address, and those of all addresses together. Its memory is constant:
+// several addresses may share a bucket, and senders cannot know which.
+type addressLimit struct {
+	each  rate.Limit
+	burst int
+	all   *rate.Limiter
+	seed  maphash.Seed
+
+	mu      sync.Mutex
+	buckets [1024]*rate.Limiter
+}
+
+// newAddressLimit permits an address so many requests each second after a burst. All addresses together have the rate
+// all, after a burst of a minute's requests, at most 1,000.
+func newAddressLimit(each rate.Limit, burst int, all float64) *addressLimit {
+	return &addressLimit{
+		each: each, burst: burst, all: rate.NewLimiter(rate.Limit(all), min(int(all*60), 1000)), seed: maphash.MakeSeed(),
+	}
+}
+
+// isExceeded counts a request, and reports whether it is one too many.
+func (l *addressLimit) isExceeded(r *http.Request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := &l.buckets[maphash.String(l.seed, addressOf(r))%uint64(len(l.buckets))]
+	if *b == nil {
+		*b = rate.NewLimiter(l.each, l.burst)
+	}
+	// The address first: refused requests of one address must not use up the share of all.
+	return !(*b).Allow() || !l.all.Allow()
+}
+
+// addressOf returns the network of a request's sender, for counting only. A proxy of the public host appends the
+// address to X-Forwarded-For. A sender without a proxy may forge it, so all addresses share a second limit.
+func addressOf(r *http.Request) string {
+	text := r.RemoteAddr
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	}
+	if list := r.Header.Values("X-Forwarded-For"); len(list) > 0 {
+		last := list[len(list)-1]
+		text = strings.TrimSpace(last[strings.LastIndex(last, ",")+1:])
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return text
+	}
+	// One subscriber has a whole /64.
+	if a = a.Unmap(); a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return a.String()
+}
