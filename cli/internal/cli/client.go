@@ -18,9 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
-	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
-	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 func connectCommand(e *Env) *cobra.Command {
@@ -32,6 +30,9 @@ CLIENT is one of
 ` + joinWithOr(clients.ListNames()[6:]) + `.
 Without one, connect prints the lines of the most common clients.
 
+For ` + joinWithOr(hostedNames()) + `, which run elsewhere, connect prints what to
+enter there, and a one-time code for the page on which you log in.
+
 With CLIENT, connect shows the change of its configuration file. It writes the
 change once you confirm, or at once with --write. It keeps the rest of the file,
 and a copy of the old file beside it. It does not change a file with comments,
@@ -42,12 +43,12 @@ codeforge stdio, which needs no token. With --http, the client sends the value
 of MCP_AUTH_TOKEN in its own environment instead.
 
 --tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP
-with its own token.
+with its own token. A hosted client is always a tenant.
 
 Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or the
 file was not written; 2 wrong command line.`,
 		Example: exampleText("codeforge connect", "codeforge connect cursor --write"),
-		Args:    cobra.MaximumNArgs(1), ValidArgs: clients.ListNames(),
+		Args:    cobra.MaximumNArgs(1), ValidArgs: slices.Concat(clients.ListNames(), hostedNames()),
 	}
 	o := connectOptions{target: targetFlags(c.Flags())}
 	c.Flags().BoolVar(&o.write, "write", false, "write without confirmation")
@@ -68,9 +69,13 @@ type connectOptions struct {
 }
 
 func (o connectOptions) showConnection(ctx context.Context, e *Env, name string) error {
+	if h, ok := findHosted(name); ok {
+		return o.showHosted(ctx, e, h)
+	}
 	client, known := clients.FindClient(name)
 	if name != "" && !known {
-		return usageError("unknown client %q%s", name, didYouMean(name, "", clients.ListNames()))
+		all := slices.Concat(clients.ListNames(), hostedNames())
+		return usageError("unknown client %q%s", name, didYouMean(name, "", all))
 	}
 	c, err := o.target.newConfig(e)
 	if err != nil {
@@ -85,13 +90,8 @@ func (o connectOptions) showConnection(ctx context.Context, e *Env, name string)
 		if err != nil {
 			return err
 		}
-		list, err := op.Tenants(ctx)
-		if err != nil {
+		if _, err := chooseTenant(ctx, op, o.tenant); err != nil {
 			return err
-		}
-		names := convert.Each(list.Tenants, func(t operatorapi.TenantInfo) string { return t.Name })
-		if !slices.Contains(names, o.tenant) {
-			return usageError("there is no tenant %q%s", o.tenant, didYouMean(o.tenant, "", names))
 		}
 		// codeforge stdio would connect as the operator.
 		a.tenant, o.http = o.tenant, true

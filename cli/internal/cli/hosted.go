@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+)
+
+// hostedClient is a client on another machine. It has no file that connect could change.
+type hostedClient struct {
+	// name is the user's word for the client, title the client's name in texts.
+	name, title string
+	// place is the place in the client where the user enters the URL.
+	place string
+}
+
+// hostedClients are the clients that connect knows.
+var hostedClients = []hostedClient{
+	{"claude-ai", "claude.ai", "Settings, Connectors, Add custom connector"},
+	{"chatgpt", "ChatGPT", "Settings, Apps & Connectors, Advanced settings: Developer mode, then Create"},
+}
+
+func hostedNames() []string {
+	return convert.Each(hostedClients, func(h hostedClient) string { return h.name })
+}
+
+func findHosted(name string) (hostedClient, bool) {
+	for _, h := range hostedClients {
+		if h.name == name {
+			return h, true
+		}
+	}
+	return hostedClient{}, false
+}
+
+// hostedOutput is the JSON output of connect for a hosted client. Without an identity provider, Code signs in once as
+// Tenant.
+type hostedOutput struct {
+	Client string `json:"client"`
+	Place  string `json:"place"`
+	URL    string `json:"url"`
+	Issuer string `json:"issuer,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
+	Code   string `json:"code,omitempty"`
+}
+
+// showHosted prints the values for a hosted client, and the way to log in.
+func (o connectOptions) showHosted(ctx context.Context, e *Env, h hostedClient) error {
+	op, err := o.target.connectOperator(ctx, e)
+	if err != nil {
+		return err
+	}
+	about, err := op.About(ctx)
+	if err != nil {
+		return err
+	}
+	if about.PublicURL == "" {
+		return errors.New(h.title + " connects over the internet: set PUBLIC_URL and MCP_TOKENS_FILE as " +
+			"docs/guides/hosted-clients.md explains")
+	}
+	out := hostedOutput{Client: h.name, Place: h.place, URL: about.PublicURL + "/mcp", Issuer: about.Issuer}
+	if out.Issuer == "" {
+		if out.Tenant, err = chooseTenant(ctx, op, o.tenant); err != nil {
+			return err
+		}
+		made, err := op.NewOneTimeCode(ctx, out.Tenant)
+		if err != nil {
+			return err
+		}
+		out.Code = made.Code
+	}
+	return printValue(e, o.json, out, true, func() {
+		fmt.Fprintf(e.Stdout, "In %s, open: %s\n", h.title, out.Place)
+		fmt.Fprintf(e.Stdout, "  Name             CodeForge\n")
+		fmt.Fprintf(e.Stdout, "  URL              %s\n", safetext.OneLine(out.URL))
+		fmt.Fprintf(e.Stdout, "  Authentication   OAuth\n")
+		if out.Code == "" {
+			fmt.Fprintf(e.Stdout, "Then log in at %s as a login of a tenant.\n", safetext.OneLine(out.Issuer))
+			return
+		}
+		fmt.Fprintf(e.Stdout, "%s opens a page of this CodeForge. Enter this code there, within ten minutes:\n", h.title)
+		fmt.Fprintf(e.Stdout, "  %s\n", safetext.OneLine(out.Code))
+		fmt.Fprintf(e.Stdout, "The page shows who asks for access as the tenant %s. Approve, if it is %s.\n",
+			safetext.OneLine(out.Tenant), h.title)
+	})
+}
+
+// chooseTenant returns the tenant with a name. Without a name, there must be only one tenant.
+func chooseTenant(ctx context.Context, op operatorapi.Client, name string) (string, error) {
+	list, err := op.Tenants(ctx)
+	if err != nil {
+		return "", err
+	}
+	names := convert.Each(list.Tenants, func(t operatorapi.TenantInfo) string { return t.Name })
+	for _, known := range names {
+		if known == name || name == "" && len(names) == 1 {
+			return known, nil
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return "", errors.New("a hosted client is always a tenant: set MCP_TOKENS_FILE")
+	case name == "":
+		return "", usageError("connect: choose a tenant with --tenant: %s", joinWithOr(names))
+	}
+	return "", usageError("there is no tenant %q%s", name, didYouMean(name, "", names))
+}
+
+func clientsCommand(e *Env) *cobra.Command {
+	c := groupCommand("clients", "list hosted clients that have logged in, or end their access", `
+These are clients such as claude.ai that logged in at this CodeForge. An
+identity provider has its own list.
+
+Exit codes: 0 done; 1 there is no such client, or CodeForge does not run; 2 wrong
+command line.`,
+		"codeforge clients list", "codeforge clients revoke K3VDZ7QXA2MB")
+	t := targetFlags(c.PersistentFlags())
+	list := &cobra.Command{
+		Use: "list", Short: "list the clients that have logged in",
+		Long: `
+Each line has the ID, the tenant, the host to which the client led the browser,
+the name that the client chose, and the time of its last token.`,
+		Example: exampleText("codeforge clients list", "codeforge clients list --json id,name"),
+		Args:    cobra.NoArgs,
+	}
+	asJSON := jsonFlag(e, list.Flags())
+	list.RunE = func(c *cobra.Command, _ []string) error {
+		op, err := t.connectOperator(c.Context(), e)
+		if err != nil {
+			return err
+		}
+		all, err := op.HostedClients(c.Context())
+		if err != nil {
+			return err
+		}
+		return printList(e, *asJSON, all, "No client has logged in.", func(h operatorapi.HostedClient) {
+			fmt.Fprintf(e.Stdout, "%-12s  %-12s  %-24s  %s, %s\n", safetext.OneLine(h.ID), safetext.OneLine(h.Tenant),
+				safetext.OneLine(strings.Join(h.Hosts(), " ")), safetext.OneLine(h.Name), h.Used.Local().Format(time.DateTime))
+		})
+	}
+	revoke := &cobra.Command{
+		Use: "revoke ID", Short: "end the access of a client",
+		Long: `
+The client's tokens are invalid at once. Its open streams end within two
+seconds. A running call may end.`,
+		Example: exampleText("codeforge clients revoke K3VDZ7QXA2MB"),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			op, err := t.connectOperator(c.Context(), e)
+			if err == nil {
+				err = op.RevokeClient(c.Context(), args[0])
+			}
+			if err == nil {
+				fmt.Fprintf(e.Stdout, "The client %s has no access now.\n", safetext.OneLine(args[0]))
+			}
+			return err
+		},
+	}
+	c.AddCommand(list, revoke)
+	return c
+}
