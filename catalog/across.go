@@ -29,7 +29,6 @@ func (l *loadState) addWarning(a *API, field, found, want string) {
 	l.problems = append(l.problems, p)
 }
 
-// listAPIs lists the APIs of the load by name.
 func (l *loadState) listAPIs() []*API {
 	return slices.SortedFunc(maps.Values(l.fresh), func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
 }
@@ -146,7 +145,6 @@ func (l *loadState) hadToken(api, token string) bool {
 	return old != nil && slices.ContainsFunc(old.Credentials, func(c Credential) bool { return c.Name == token })
 }
 
-// ownedCredential is a credential and its API.
 type ownedCredential struct {
 	Credential
 	api *API
@@ -290,7 +288,6 @@ func (l *loadState) isUnchanged(a *API) bool {
 	return a.Stale != "" || old != nil && old.digest == a.digest
 }
 
-// warnEqualValues warns of credentials with the same value.
 func (l *loadState) warnEqualValues() {
 	first := map[string]string{}
 	for _, c := range l.listCredentials() {

@@ -42,7 +42,6 @@ func listField[T any](name, example string, at func(*T) *[]string) fieldSpec[T] 
 	return fieldSpec[T]{name, func(d *configDecoder, to *T, f string, n *node) { *at(to) = d.ReadStrings(f, n, example) }}
 }
 
-// topFields are the fields of config.json.
 var topFields = sync.OnceValue(func() fieldSpecs[configFile] {
 	return fieldSpecs[configFile]{
 		stringField("$schema", func(*configFile) *string { return new(string) }),

@@ -79,7 +79,6 @@ func ParseMillionths(text string) (int64, bool) {
 	return n.Num().Int64(), true
 }
 
-// perUnits are the time units of a limit.
 var perUnits = map[string]time.Duration{"m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
 func limitsFields() fieldSpecs[Limits] {
@@ -97,7 +96,6 @@ func limitsFields() fieldSpecs[Limits] {
 	}
 }
 
-// sumFields are the fields of "sum", which are all required.
 func sumFields() fieldSpecs[SumLimit] {
 	return fieldSpecs[SumLimit]{
 		stringField("path", func(s *SumLimit) *string { return &s.Path }),
@@ -110,7 +108,6 @@ func sumFields() fieldSpecs[SumLimit] {
 	}
 }
 
-// readLimits reads "limits".
 func (d *configDecoder) readLimits(n *node) *Limits {
 	const example = `an object, e.g. {"calls": "600/h"}`
 	if n.Kind != jsonread.Object || len(n.Members) == 0 {

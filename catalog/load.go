@@ -72,7 +72,6 @@ func Load(dir string, o Options) (*Catalog, Problems) {
 	return c, l.problems
 }
 
-// loadState is the state of one load.
 type loadState struct {
 	o        Options
 	root     *os.Root
@@ -299,7 +298,6 @@ func (l *loadState) keepPrevious(name, why string) bool {
 	return true
 }
 
-// buildCatalog compiles the catalog.
 func (l *loadState) buildCatalog() *Catalog {
 	c := &Catalog{closed: l.closed, packages: l.packages}
 	for _, a := range l.fresh {

@@ -22,7 +22,6 @@ func (v *configValidator) warnReadable(c configFile) {
 	}
 }
 
-// inlineSecrets returns the secrets inside config.json.
 func (c configFile) inlineSecrets() []string {
 	var out []string
 	add := func(s secretSource) {

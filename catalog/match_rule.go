@@ -95,13 +95,11 @@ func FindCallRule(rules []Rule, tool string, c Content) (*Rule, error) {
 	return nil, nil //nolint:nilnil // no rule matches
 }
 
-// requestPath is the path of a request.
 type requestPath struct {
 	segments []operation.Segment
 	folds    []string // the folded segments, made for the first rule that needs them
 }
 
-// matchesRule reports whether the path matches the path of a rule.
 func (p *requestPath) matchesRule(r *Rule) bool {
 	// To refuse too much is safe; to allow too much is not.
 	loose := r.Then != ActionAllow
@@ -225,7 +223,6 @@ func matchesContent(r *Rule, c Content) (bool, error) {
 	return true, nil
 }
 
-// matchesField reports whether a field exists and matches a rule.
 func matchesField(f FieldRule, c Content, loose bool) (bool, error) {
 	v, found, err := c.Lookup(f.Field)
 	if err != nil || !found {

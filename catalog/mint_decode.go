@@ -117,7 +117,6 @@ func (d *configDecoder) readMintSecret(path, example string, n *node) (secretSou
 	return s, d.Count == before
 }
 
-// rawClientCert is the decoded "client_cert".
 type rawClientCert struct {
 	cert string
 	key  secretSource

@@ -27,7 +27,6 @@ const (
 	formBoolean                  // true or false
 )
 
-// mintField is one field of a kind.
 type mintField struct {
 	name     string
 	form     fieldForm

@@ -110,7 +110,6 @@ func (h *HMAC) Bytes() ([]byte, error) {
 	return []byte(h.Key.Reveal()), nil
 }
 
-// checkMark checks a placeholder.
 func (v *configValidator) checkMark(field, mark string, known []string) {
 	if slices.Contains(known, mark) {
 		return

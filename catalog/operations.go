@@ -41,7 +41,6 @@ func (d *configDecoder) readOperations(n *node) *Operations {
 	return o
 }
 
-// buildOperations checks "operations".
 func (v *configValidator) buildOperations(o *Operations) *Operations {
 	if o == nil {
 		return nil

@@ -166,7 +166,6 @@ type rawRule struct {
 	then, by string
 }
 
-// ruleFields are the fields of a rule.
 func ruleFields() fieldSpecs[rawRule] {
 	return fieldSpecs[rawRule]{
 		listField("methods", `["GET", "HEAD"]`, func(r *rawRule) *[]string { return &r.Methods }),
@@ -192,7 +191,6 @@ func ruleFields() fieldSpecs[rawRule] {
 	}
 }
 
-// conditionFields are the fields of a condition.
 func conditionFields() fieldSpecs[FieldRule] {
 	return fieldSpecs[FieldRule]{
 		{"min", func(d *configDecoder, r *FieldRule, f string, n *node) { r.Min = d.readNumber(f, n) }},

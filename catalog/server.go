@@ -30,7 +30,6 @@ const (
 	maxServerText       = 4096 // bytes of one argument, variable or header
 )
 
-// newServer returns a server with the defaults.
 func newServer() *mcpserver.Settings {
 	return &mcpserver.Settings{
 		TimeoutMS: 60_000, ConnectTimeoutMS: 30_000, IdleMS: 600_000, MaxConcurrent: serverConcurrent,

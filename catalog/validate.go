@@ -152,7 +152,6 @@ func IsOwnHost(h Host) bool {
 	return h.Name() == ownDomain || strings.HasSuffix(h.Name(), "."+ownDomain)
 }
 
-// isOwnPattern reports whether a pattern is for hosts of ownDomain.
 func isOwnPattern(p HostPattern) bool {
 	return p.Name() == ownDomain || strings.HasSuffix(p.Name(), "."+ownDomain)
 }

@@ -41,7 +41,6 @@ func AskDeno(ctx context.Context, path string) (string, error) {
 // TypeScriptVersion is the version of the TypeScript compiler that CodeForge is built and tested with, e.g. "7.0.2".
 func TypeScriptVersion() string { return pinnedVersion(typescript) }
 
-// pinnedVersion returns the version in a file of pins.
 func pinnedVersion(pins string) string {
 	for line := range strings.Lines(pins) {
 		if version, ok := strings.CutPrefix(line, "version "); ok {

@@ -57,7 +57,6 @@ func (h Head) checkHead() error {
 		checkServerURL(h.Server), checkShownText("common", h.Common, MaxLine), checkTypes(h.Common))
 }
 
-// checkLine checks a line of a file with this head.
 func (l Line) checkLine(h Head) error {
 	if err := l.checkFields(); err != nil || h.GraphQL {
 		return err
@@ -127,7 +126,6 @@ func (l Line) checkType() error {
 	return checkShownText("type", l.TS, MaxLine)
 }
 
-// lineLabel returns the line for a message.
 func (l Line) lineLabel() string {
 	if l.Type != "" {
 		return "type " + safetext.OneLine(cutQuote(l.Type))

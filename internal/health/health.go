@@ -39,7 +39,6 @@ func Check(ctx context.Context, d time.Duration, probe func(context.Context) err
 	return c.runCheck(ctx, d)
 }
 
-// healthcheck is one healthcheck.
 type healthcheck struct {
 	probe   func(context.Context) error
 	problem func() string // returns why the daemon cannot start

@@ -158,7 +158,6 @@ func refusePunctuation(s string) error {
 	return nil
 }
 
-// checkName checks a normalised name.
 func checkName(name string) error {
 	if name == "" {
 		return errLabel

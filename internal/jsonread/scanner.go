@@ -247,13 +247,11 @@ func (s *Scanner) takeWord(p []byte) (n int, e ScanEvent) {
 	return n, 0
 }
 
-// failAt stops the Scanner.
 func (s *Scanner) failAt(found, want string) ScanEvent {
 	s.err = &Error{Offset: s.offset, Found: found, Want: want}
 	return 0
 }
 
-// stateAfterValue returns the state after a value.
 func (s *Scanner) stateAfterValue() scanState {
 	if len(s.open) == 0 {
 		return wantEnd

@@ -95,7 +95,6 @@ func (h *textHandler) writeRecords(records ...slog.Record) error {
 	return err
 }
 
-// appendLine appends a line.
 func (h *textHandler) appendLine(s *lineBuffer, r slog.Record) {
 	tag := h.tag
 	s.attrs = append(s.attrs[:0], h.attrs...)
@@ -134,7 +133,6 @@ func (h *textHandler) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// appendAttr appends an attribute, or sets the tag.
 func (h *textHandler) appendAttr(b []byte, group string, a slog.Attr, tag *string) []byte {
 	v := a.Value.Resolve()
 	if a.Equal(slog.Attr{}) {

@@ -52,7 +52,6 @@ func parseDatabase(t string, to *secret.Value) string {
 	return ""
 }
 
-// databasePort returns the port of a Postgres URL.
 func databasePort(u *url.URL) (uint16, error) {
 	if u.Port() == "" {
 		return postgresPort, nil

@@ -29,7 +29,6 @@ func (n Network) Subnet() netip.Prefix {
 	return n.subnet
 }
 
-// addrAt returns the address with this last number.
 func (n Network) addrAt(last byte) netip.Addr {
 	b := n.Subnet().Addr().As4()
 	b[3] = last

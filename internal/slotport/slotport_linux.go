@@ -148,7 +148,6 @@ func serveRequest(conn *net.UnixConn, request string, open func(slot.ID, uint16)
 	return nil
 }
 
-// parseRequest parses "SLOT PORT".
 func parseRequest(request string) (slot.ID, uint16, error) {
 	first, second, _ := strings.Cut(request, " ")
 	n, err := strconv.Atoi(first)

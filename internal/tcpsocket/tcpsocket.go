@@ -22,7 +22,6 @@ type Socket struct {
 	Inode uint32
 }
 
-// errNotFound means that no open socket has the addresses.
 var errNotFound = errors.New("no open socket on this machine has these addresses")
 
 // FindPeer returns the other end of a TCP connection on this machine, or the UID -1 and an error. It does not find a

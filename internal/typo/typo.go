@@ -28,7 +28,6 @@ func CountSlips(a, b string, limit int) int {
 // bytes share one.
 type letterBag struct{ once, twice uint64 }
 
-// bagOf returns the bag of a word.
 func bagOf(word string) (b letterBag) {
 	for i := range len(word) {
 		c := word[i]

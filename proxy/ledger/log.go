@@ -50,7 +50,6 @@ type Config struct {
 	Now func() time.Time
 }
 
-// halfOfMost returns half of Most.
 func (c Config) halfOfMost() int64 { return c.Most / 2 }
 
 // maxTodayBytes returns how many bytes today's records may take. The rest of the half is for the roots of the oldest
@@ -330,7 +329,6 @@ func (l *Log) dropOlder(now time.Time) {
 	})
 }
 
-// dayFile is the file of a day.
 type dayFile struct {
 	name    string
 	f       *os.File

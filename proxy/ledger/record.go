@@ -214,7 +214,6 @@ type Checkpoint struct {
 	Last tlog.Hash `json:"last"`
 }
 
-// checkpointLine is the line of a checkpoint in the file.
 type checkpointLine struct {
 	Checkpoint *Checkpoint `json:"checkpoint"`
 }
@@ -231,7 +230,6 @@ func parseCheckpoint(text []byte) *Checkpoint {
 	return l.Checkpoint
 }
 
-// parseRecord parses the line of a record.
 func parseRecord(text []byte) (Record, error) {
 	var r Record
 	return r, json.Unmarshal(text, &r)

@@ -116,7 +116,6 @@ func (r Remote) getFile(path string) (io.ReadCloser, error) {
 // maxLine is the longest line, in bytes. Records are far shorter.
 const maxLine = 4 << 20
 
-// lineReader reads whole lines.
 type lineReader struct {
 	r    *bufio.Reader
 	buf  []byte
@@ -179,7 +178,6 @@ func dropDuplicateDays(names []string) []string {
 	})
 }
 
-// dayOf returns the day in a file's name.
 func dayOf(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
 
 // isDay reports whether a file is the file of a day.

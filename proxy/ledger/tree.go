@@ -18,7 +18,6 @@ type tree struct {
 	edge []tlog.Hash // edge[h] is valid if bit h of size is set
 }
 
-// addLeaf appends a leaf.
 func (t *tree) addLeaf(h tlog.Hash) { t.graftSubtree(0, h) }
 
 // maxHeight bounds the height of a kept subtree, and maxSize the size of a tree that grows.

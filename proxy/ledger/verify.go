@@ -83,7 +83,6 @@ func Verify(src Source, key string, known []KnownCheckpoint) (Report, error) {
 	return v.report, nil
 }
 
-// verification is a Verify in progress.
 type verification struct {
 	key    note.Verifier
 	known  map[int64][]KnownCheckpoint
@@ -238,7 +237,6 @@ func (v *verification) compareKnown(k KnownCheckpoint, have Head) {
 		"it was rewritten, or is another ledger", k.Size, k.Where)
 }
 
-// checkCheckpoint verifies a checkpoint.
 func (v *verification) checkCheckpoint(c *Checkpoint) {
 	// The fast path: the tree agrees, so the signature can wait for the last such checkpoint.
 	//defence:ledger-hash permits

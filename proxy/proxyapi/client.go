@@ -80,7 +80,6 @@ func (c *Client) slotPath(id slot.ID, of string, query url.Values) string {
 	return path + "?" + query.Encode()
 }
 
-// newGenerationQuery returns a query with a generation.
 func newGenerationQuery(generation uint64) url.Values {
 	return url.Values{"generation": {strconv.FormatUint(generation, 10)}}
 }

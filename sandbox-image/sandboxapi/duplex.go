@@ -80,7 +80,6 @@ func encodeTrailer(e Exit) string {
 	return string(data)
 }
 
-// requestDuplex is the Duplex of one request.
 type requestDuplex struct {
 	stallBound
 	w       http.ResponseWriter

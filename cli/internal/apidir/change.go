@@ -85,7 +85,6 @@ func setField(dir, name, field string, value any) error {
 	return setValue(path, text, value, field)
 }
 
-// setValue sets a value in config.json.
 func setValue(path string, text []byte, value any, keys ...string) error {
 	text, err := jsonfile.SetValue(text, value, keys...)
 	if err != nil {

@@ -152,7 +152,6 @@ type apiOptions struct {
 	plain                               bool // a host was given as a URL with http
 }
 
-// parseVariable parses --var.
 func (o *apiOptions) parseVariable(s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok || name == "" {

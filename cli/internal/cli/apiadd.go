@@ -245,7 +245,6 @@ func hostsOf(s string) ([]string, error) {
 	return out, nil
 }
 
-// readOnly returns the methods of --read-only.
 func readOnly() []string { return []string{"GET", "HEAD"} }
 
 // finishAdding checks an entry, asks for its credentials, and writes it. The check comes first, so that no credential

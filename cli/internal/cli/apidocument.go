@@ -148,7 +148,6 @@ func (o *apiOptions) operationMethods() []string {
 	})
 }
 
-// newEntry returns the config.json of an imported document.
 func (o *apiOptions) newEntry(name string, doc *document.ImportedDocument) apidir.Entry {
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: doc.Hosts, Reference: o.reference, Restricted: o.restrict,
@@ -170,7 +169,6 @@ func (o *apiOptions) newEntry(name string, doc *document.ImportedDocument) apidi
 	return entry
 }
 
-// renderOperations returns the text of operations.jsonl.
 func renderOperations(doc *document.ImportedDocument) ([]byte, error) {
 	var b bytes.Buffer
 	w, err := operation.NewWriter(&b, doc.Head)
@@ -187,7 +185,6 @@ func renderOperations(doc *document.ImportedDocument) ([]byte, error) {
 	return b.Bytes(), w.Close()
 }
 
-// printDocument prints a summary of a document.
 func printDocument(out io.Writer, name string, doc *document.ImportedDocument) {
 	fmt.Fprintf(out, "%s: %s, %s, %s\n", safetext.OneLine(name), safetext.OneLine(doc.Kind),
 		countNoun(len(doc.Operations), "operation"), countNoun(len(doc.Types), "type"))
@@ -327,7 +324,6 @@ func allowedMethods(m catalog.Methods) []string {
 	})
 }
 
-// readOperations reads the head and the operations of an operations.jsonl.
 func readOperations(path string) (operation.Head, []operation.Line, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
-// ruleResult is the result of one rule for a request.
 type ruleResult struct {
 	Rule string `json:"rule"`
 	// Result is "no match", "match", "depends on the body", or the reason why the rule cannot be evaluated.

@@ -190,7 +190,6 @@ func isID(s string) bool {
 	return len(s) >= least && (hex == len(s) || digits >= 2) //nolint:mnd // api2 has one
 }
 
-// printProposal prints the proposal as a difference.
 func printProposal(e *Env, p ruleProposal) {
 	paint := newPainter(e, e.Stdout)
 	fmt.Fprintf(e.Stdout, "%s of %s, served for %s. No file was changed: put the rules that you want into "+

@@ -116,7 +116,6 @@ func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []strin
 	return failed
 }
 
-// describeDecision describes the effect of a decision.
 func describeDecision(h approvalapi.HeldRequest, approve bool) string {
 	what := fmt.Sprintf("%s %s %s", h.ID, safetext.OneLine(h.Method), safetext.OneLine(h.URL))
 	switch {

@@ -133,7 +133,6 @@ func (o *auditOptions) verifyLedger(ctx context.Context, e *Env, src ledger.Sour
 	return printValue(e, o.json, r, len(r.Findings) == 0, func() { printReport(e, r) })
 }
 
-// readCheckpoints returns the checkpoints from elsewhere.
 func (o *auditOptions) readCheckpoints(ctx context.Context, e *Env) ([]ledger.KnownCheckpoint, error) {
 	var known []ledger.KnownCheckpoint
 	for _, line := range o.checkpoints {

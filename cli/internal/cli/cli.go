@@ -369,12 +369,10 @@ func (v envVariables) getenv(name string) string { return v.values[name] }
 
 const stateUsage = "state `DIR` of this CodeForge"
 
-// stateFlag declares --state.
 func stateFlag(fs *pflag.FlagSet) *string { return fs.String("state", statedir.Default, stateUsage) }
 
 func apisFlag(fs *pflag.FlagSet) *string { return fs.String("apis", "apis", "`DIR` of the APIs") }
 
-// jsonFlag declares --json.
 func jsonFlag(e *Env, fs *pflag.FlagSet) *bool {
 	on := new(bool)
 	jsonVar(e, fs, on)
@@ -387,7 +385,6 @@ func jsonVar(e *Env, fs *pflag.FlagSet, on *bool) {
 	f.NoOptDefVal = "true"
 }
 
-// jsonValue is the value of --json.
 type jsonValue struct {
 	on *bool
 	e  *Env

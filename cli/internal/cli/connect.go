@@ -31,7 +31,6 @@ func accessOf(u statedir.UpState) endpointAccess {
 	return endpointAccess{url: u.Endpoint(), token: u.Token, state: u.State}
 }
 
-// clientAccess returns the access as clients need it.
 func (a endpointAccess) clientAccess(e *Env) clients.Access {
 	out := clients.Access{URL: a.url, Token: a.token, Tenant: a.tenant}
 	if a.tenant != "" { // a user who can start the program is the operator

@@ -144,7 +144,6 @@ func (e *Env) findAPIs() (string, error) {
 	return dir, err
 }
 
-// homeDir returns the home folder.
 func (e *Env) homeDir() string { return cmp.Or(e.home, ".") }
 
 // isInContainer reports whether this program runs in mcp-server's container, in Docker or in a pod.

@@ -149,7 +149,6 @@ func (o *mcpOptions) fillResult(i *importResult, d mcpconfig.Draft, cat *catalog
 	})
 }
 
-// isSameServer reports whether an API already is the server of a draft.
 func isSameServer(have *mcpserver.Settings, drafted *apidir.Server) bool {
 	if have == nil {
 		return false

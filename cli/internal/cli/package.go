@@ -98,7 +98,6 @@ func (o *packageOptions) add(ctx context.Context, e *Env, pins []string) error {
 	return o.awaitInstall(ctx, e)
 }
 
-// withoutPackage returns the pins of all other packages.
 func withoutPackage(pins []string, pin string) []string {
 	name, _ := catalog.SplitPin(pin)
 	return slices.DeleteFunc(slices.Clone(pins), func(p string) bool {

@@ -79,7 +79,6 @@ decided, or CodeForge does not run; 2 wrong command line.`,
 	return c
 }
 
-// onPlan executes a verb.
 func onPlan(ctx context.Context, e *Env, c approvalapi.Client, verb, id string, steps []int, asJSON bool) error {
 	p, err := c.GetPlan(ctx, id)
 	if err != nil {
@@ -179,7 +178,6 @@ func printPlan(e *Env, p approvalapi.Plan) {
 	}
 }
 
-// apisOf names the APIs of a step.
 func apisOf(s approvalapi.Step) string {
 	if len(s.APIs) == 0 {
 		return ""

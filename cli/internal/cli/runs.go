@@ -17,7 +17,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
-// runStates are the values of --status.
 var runStates = []string{
 	operatorapi.OK, operatorapi.Failed, operatorapi.Stopped, operatorapi.Frozen, operatorapi.Lost, operatorapi.Running,
 	operatorapi.Waiting,
@@ -271,7 +270,6 @@ func printKept(w io.Writer, head string, omitted int64, tail string) {
 	}
 }
 
-// removeRuns forgets runs.
 func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec runHistory, ids []string) error {
 	what := "every run"
 	if !o.all {

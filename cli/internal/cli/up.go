@@ -103,7 +103,6 @@ func (o upOptions) newConfig(e *Env) (embedded.Config, error) {
 	return c, nil
 }
 
-// runForeground implements up in the foreground.
 func (o upOptions) runForeground(ctx context.Context, e *Env) error {
 	report := func(r startOutcome) error { return printOutcome(e, r, o.json) }
 	if o.reportFD > 0 {
@@ -243,7 +242,6 @@ func innerCommand(name string, inner func(context.Context) error) *cobra.Command
 	}
 }
 
-// innerCommands returns the hidden commands.
 func innerCommands(e *Env) []*cobra.Command {
 	return []*cobra.Command{
 		innerCommand(embedded.SuperviseCommand, func(ctx context.Context) error {

@@ -68,7 +68,6 @@ func dialRelay(ctx context.Context, cmd *exec.Cmd) (net.Conn, error) {
 	return c, nil
 }
 
-// processConn is a connection through a process.
 type processConn struct {
 	in   io.WriteCloser
 	out  *bufio.Reader

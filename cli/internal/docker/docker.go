@@ -51,7 +51,6 @@ func FindContainer(ctx context.Context, home, project string) (string, error) {
 	return pickContainer(all, home, project)
 }
 
-// listRunning lists the containers of a service in all stacks.
 func listRunning(ctx context.Context, service string) ([]serverContainer, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()

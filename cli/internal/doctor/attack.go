@@ -49,7 +49,6 @@ type AttackOutcome struct {
 	Held     bool   `json:"held"`
 }
 
-// attackTimeout bounds one attack.
 const attackTimeout = 90 * time.Second
 
 // RunAttacks runs every attack against the CodeForge of c, one after the other, and calls on with each outcome.

@@ -269,7 +269,7 @@ func (s *graphSchema) checkMember(what, name string) error {
 	return nil
 }
 
-// addField adds a field, unless the type has a field of that name.
+// addField adds a field, unless the type has a field with this name already.
 func (d *typeDefinition) addField(f fieldDefinition) {
 	if !d.seen[f.name] {
 		d.seen[f.name] = true

@@ -168,7 +168,7 @@ func List(path string, own []string) (list []Folder, refused []error) {
 	return list, refused
 }
 
-// Add adds a folder to folders.json, or replaces the folder of that name. It resolves links in the folder's path.
+// Add adds a folder to folders.json, or replaces the folder with the same name. It resolves links in the folder's path.
 func Add(path string, f Folder, own []string) (Folder, error) {
 	if err := CheckName(f.Name); err != nil {
 		return f, err

@@ -97,7 +97,6 @@ func findPath(text []byte, path []string) (list []jsonread.Span, start, end, dep
 	return nil, start, end, len(path), nil
 }
 
-// addMember adds a member at the end of the object at [start, end).
 func addMember(text []byte, start, end int, list []jsonread.Span, path []string, value any, depth int,
 	unit string) []byte {
 	for i := len(path) - 1; i > 0; i-- {

@@ -133,7 +133,6 @@ func (p Place) newClient(token secret.Value) *http.Client {
 	return &http.Client{Transport: &http.Transport{ResponseHeaderTimeout: answerTimeout, DialContext: dial}}
 }
 
-// dialSocket connects to the operator's socket.
 func (p Place) dialSocket(ctx context.Context) (net.Conn, error) {
 	path := p.Socket
 	switch {

@@ -52,7 +52,6 @@ func ListExamples(dir string) []ServerExample {
 	return out
 }
 
-// packageAndVersion returns the name and the version of an example's package.
 func (k ServerExample) packageAndVersion() (name, version string) {
 	_, pkg, _ := strings.Cut(k.Server.Package, ":")
 	return cutVersion(pkg)

@@ -123,7 +123,6 @@ func (k *keyExtractor) mayLeak(before, after string) bool {
 	return false
 }
 
-// cleanWords replaces the words of a text that are keys.
 func (k *keyExtractor) cleanWords(key, text string) string {
 	separator := func(r rune) bool { return r <= ' ' || strings.ContainsRune(`"'=:,;&?/@`, r) }
 	var b strings.Builder

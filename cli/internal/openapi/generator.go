@@ -28,7 +28,6 @@ const (
 	maxTypes = 100_000
 )
 
-// tsType is a TypeScript type.
 type tsType struct {
 	text string
 	op   typeOperator
@@ -95,7 +94,6 @@ func newGenerator(root *jsonread.Node, refs *refResolver) *typeGenerator {
 		schemas: maxSchemas, work: maxWork}
 }
 
-// typeOfReference returns the name of the referenced type.
 func (g *typeGenerator) typeOfReference(ref string, c schemaContext) tsType {
 	n := g.refs.findTarget(ref)
 	if n == nil {

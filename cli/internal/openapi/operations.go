@@ -19,7 +19,6 @@ const (
 	maxShared = 100
 )
 
-// atMost returns the first members of a list.
 func atMost(list []jsonread.Member, most int) []jsonread.Member { return list[:min(len(list), most)] }
 
 // eachOperation visits the operations in the document's order.
@@ -155,7 +154,6 @@ func cleanPath(path string) (string, error) {
 	return b.String(), operation.CheckPath(b.String())
 }
 
-// formField is a parameter, or a field of a form.
 type formField struct {
 	name     string
 	required bool
@@ -226,14 +224,12 @@ func (im *docImporter) findCommon() commonParams {
 	return out
 }
 
-// isTokenPlace reports whether a place is that of a token.
 func (im *docImporter) isTokenPlace(place string) bool {
 	return slices.ContainsFunc(im.out.Scheme.Tokens, func(t document.Token) bool {
 		return strings.EqualFold(t.Place, place)
 	})
 }
 
-// writeParameters writes the parameters and the body of an operation.
 func (im *docImporter) writeParameters(l *operation.Line, item, op *jsonread.Node, shared commonParams) {
 	var path, query, headers, form []formField
 	plain := true

@@ -223,7 +223,6 @@ func kindsOf(n *jsonread.Node) (kinds []string, null bool) {
 	return nil, false
 }
 
-// writeKind writes one of a schema's types.
 func (g *typeGenerator) writeKind(n *jsonread.Node, kind string, c schemaContext) tsType {
 	switch kind {
 	case "string":

@@ -137,7 +137,6 @@ func newResolver(dir string) (*importResolver, error) {
 	return r, nil
 }
 
-// registerWith registers the resolver with esbuild.
 func (r *importResolver) registerWith(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 		if a.Kind == api.ResolveEntryPoint {

@@ -388,7 +388,6 @@ func (d *daemon) stopAll() {
 	}
 }
 
-// registryAddress returns the address of the package registry, or "".
 func registryAddress(s settings.Settings) string {
 	if s.Registry == nil {
 		return ""

@@ -117,7 +117,6 @@ func (f *flagValues) setCluster(name, identity string, getenv func(string) strin
 	return err
 }
 
-// newDialer returns a function that connects to sandboxd.
 func newDialer(sandbox string) (func(context.Context) (net.Conn, error), error) {
 	kind, socket, _ := strings.Cut(sandbox, ":")
 	switch {

@@ -85,7 +85,6 @@ func makeReadableCopy(dir string) (path string, remove func(), err error) {
 	return copied, remove, nil
 }
 
-// copyFile copies a regular file.
 func copyFile(from, to string) error {
 	// O_NOFOLLOW refuses a symbolic link, and O_NONBLOCK keeps a FIFO from blocking the open.
 	//nolint:gosec // a path that the operator gives on the command line

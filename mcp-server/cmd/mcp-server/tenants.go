@@ -375,7 +375,6 @@ func (d *daemon) listHandlers() []*transport.Handler {
 	return list
 }
 
-// listSurfaces returns the surfaces of all clients.
 func (d *daemon) listSurfaces() []*tools.Surface {
 	list := []*tools.Surface{d.surface}
 	for _, c := range d.tenants.listOpened() {

@@ -85,7 +85,6 @@ func eachEvent(ctx context.Context, proxy *proxyapi.Client, of proxyapi.Events, 
 	}
 }
 
-// showAlarm shows an alarm in the console.
 func (d *daemon) showAlarm(a operatorapi.Alarm) {
 	d.history.AddAlert(operatorapi.Alert{
 		Kind: operatorapi.AlertAlarm, Run: a.Run, Title: "Code was about to send " + a.DescribeSecret(),

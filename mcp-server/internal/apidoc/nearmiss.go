@@ -52,7 +52,6 @@ func (d *Document) ExplainMiss(method, address string, status int) string {
 	return asked + " is no operation of " + d.Name + "; nearest: " + near + "."
 }
 
-// showPath returns a path for a sentence.
 func showPath(path string) string {
 	if len(path) > 120 {
 		return path[:120] + "…"

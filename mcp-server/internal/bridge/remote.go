@@ -316,7 +316,6 @@ func (e *cancelingBody) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// limitResponse limits the size of a response.
 func (d *remoteTransport) limitResponse(req *http.Request, resp *http.Response) error {
 	c := captureOf(req.Context())
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

@@ -237,7 +237,6 @@ func (c *argumentChecker) checkEnum(s map[string]any, value any, path string) {
 	c.addMistake(path, "found %.80s, want %s%s%s", formatJSON(value), want, strings.Join(shown, ", "), more)
 }
 
-// formatJSON returns a value as JSON.
 func formatJSON(value any) string {
 	line, _ := json.Marshal(value) // it was JSON
 	return string(line)

@@ -281,7 +281,6 @@ func (c *callRequest) fetchTools(ctx context.Context,
 	return from(ctx)
 }
 
-// callTool checks and calls a tool.
 func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callFailure) {
 	began := time.Now()
 	tools, f := c.fetchTools(ctx, c.server.listTools)

@@ -122,7 +122,6 @@ func (i *serverInstance) runServer(ctx context.Context) {
 	i.server.broker.recordFreeSlot(i)
 }
 
-// isClosed reports whether one of an instance's channels is closed.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -40,7 +40,6 @@ type acceptedTools struct {
 	Tools map[string]json.RawMessage `json:"tools"`
 }
 
-// newAcceptedTools accepts tools as they are.
 func newAcceptedTools(s *configuredServer, tools []*declaredTool) *acceptedTools {
 	have := &acceptedTools{Server: serverSubject(s.spec), Tools: map[string]json.RawMessage{}}
 	for _, t := range tools {
@@ -217,7 +216,6 @@ func (b *Broker) ReviewTools(ctx context.Context, name string) (operatorapi.Revi
 	return r, nil
 }
 
-// digestOfTools returns a digest of the definitions of tools.
 func digestOfTools(tools []*declaredTool) string {
 	sum := sha256.New()
 	for _, t := range tools {

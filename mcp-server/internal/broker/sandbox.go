@@ -115,7 +115,6 @@ func (l *BridgeLauncher) InstallForCode(ctx context.Context, pins []string, regi
 	return l.installPackage(ctx, api, sandboxapi.PackageSet(pins), registry, func(string) {})
 }
 
-// installPackage installs a package or a sandboxapi.PackageSet.
 func (l *BridgeLauncher) installPackage(
 	ctx context.Context, api proxyapi.API, pkg, registry string, progress func(string),
 ) error {

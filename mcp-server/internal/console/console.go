@@ -224,7 +224,6 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // sessionKey is the key of a request's session in its context.
 type sessionKey struct{}
 
-// sessionOf returns the session of an accepted request.
 func sessionOf(r *http.Request) browserSession {
 	s, _ := r.Context().Value(sessionKey{}).(browserSession)
 	return s

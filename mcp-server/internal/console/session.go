@@ -86,7 +86,6 @@ func (s *sessionStore) useSignInCode(text string) bool {
 	return true
 }
 
-// openSession opens a session and returns its bearer.
 func (s *sessionStore) openSession(agent string) (bearer string, opened browserSession) {
 	bearer = rand.Text() + rand.Text()
 	s.mu.Lock()
@@ -135,7 +134,6 @@ func (s *sessionStore) closeSession(id string) bool {
 	return true
 }
 
-// listSessions returns the sessions, and marks one.
 func (s *sessionStore) listSessions(this string) []browserSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()

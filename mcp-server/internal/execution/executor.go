@@ -97,7 +97,6 @@ type Executor struct {
 	runs sync.Map // the active of each run, by the run's ID, while it runs
 }
 
-// activeRun is a run in progress.
 type activeRun struct {
 	RunRequest
 	stop context.CancelFunc
@@ -210,7 +209,6 @@ func (e *Executor) sourcesFor(r RunRequest) Sources {
 	return r.Tenant.Sources
 }
 
-// runWithLease executes the run within one lease.
 func (e *Executor) runWithLease(ctx context.Context, r RunRequest, closed bool, o *Outcome,
 	on func(sandboxapi.Event)) error {
 	turn := queue.Turn{

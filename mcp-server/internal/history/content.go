@@ -338,7 +338,6 @@ func appendPiece(list []operatorapi.Print, p operatorapi.Print) []operatorapi.Pr
 	return append(list, p)
 }
 
-// collectedOutput returns the collected output.
 func (c *outputCapture) collectedOutput() operatorapi.Output {
 	return operatorapi.Output{
 		Head: append([]operatorapi.Print{}, c.head...), Omitted: c.omitted, Tail: append([]operatorapi.Print(nil), c.tail...),

@@ -40,7 +40,6 @@ func (w *condition) addCondition(text string, args ...any) {
 	w.text = append(w.text, text)
 }
 
-// addArgument adds an argument and returns its placeholder.
 func (w *condition) addArgument(arg any) string {
 	w.args = append(w.args, arg)
 	return "$" + strconv.Itoa(len(w.args))

@@ -83,7 +83,6 @@ func (s *Store) writeAndWait(ctx context.Context, do func(context.Context, *writ
 	}
 }
 
-// writeTarget is the database of the writer.
 type writeTarget struct {
 	*database.DB
 	// conn is the only connection to SQLite's file. statements are prepared on it, by text. Postgres drivers prepare
@@ -230,7 +229,6 @@ func beginFile(ctx context.Context, tx *writeTransaction) error {
 	return err
 }
 
-// closeTarget closes the file.
 func (s *Store) closeTarget(db *writeTarget) {
 	if reader := s.setReader(nil); reader != nil && !reader.Postgres {
 		_ = reader.Close()

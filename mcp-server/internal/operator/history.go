@@ -21,7 +21,6 @@ func HistoryHandler(s *history.Store) http.Handler {
 	return mux
 }
 
-// addHistory adds the paths of the stored runs.
 func (rt pathRouter) addHistory(s *history.Store, stop <-chan struct{}) {
 	rt.addPath("GET runs", answerList(s.ListRuns))
 	rt.addPath("GET exchanges", answerList(s.ListExchanges))

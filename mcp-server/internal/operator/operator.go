@@ -151,7 +151,6 @@ func (rt pathRouter) addPath(pattern string, answer func(*http.Request) (any, er
 	})
 }
 
-// writeAnswer answers with a value, or with the error.
 func writeAnswer(w http.ResponseWriter, v any, err error) {
 	if err == nil {
 		rpc.WriteAnswer(w, http.StatusOK, v)

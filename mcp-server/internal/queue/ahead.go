@@ -54,7 +54,6 @@ func (q *Queue) acquireAhead(last sandbox.SlotLease) {
 	q.signalFree() // a run may have started to wait meanwhile
 }
 
-// takeHeld takes the lease held ahead, or returns nil.
 func (q *Queue) takeHeld() *aheadLease {
 	q.mu.Lock()
 	defer q.mu.Unlock()

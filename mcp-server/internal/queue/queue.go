@@ -280,7 +280,6 @@ func (q *Queue) giveBack(l sandbox.SlotLease) {
 	q.signalFree()
 }
 
-// signalFree reports that a slot may be free.
 func (q *Queue) signalFree() {
 	select {
 	case q.released <- struct{}{}:

@@ -94,7 +94,6 @@ type Builder struct {
 	sum   wordvector.TextSum
 }
 
-// postingList is the list of a term's postings.
 type postingList struct {
 	packed []byte
 	last   int

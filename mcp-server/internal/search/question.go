@@ -171,7 +171,6 @@ func phraseAt(words []string, i int) (p *wordPair, behind int) {
 	return nil, 0
 }
 
-// phraseGroup returns the group of a phrase that starts with a word.
 func (l *wordLexicon) phraseGroup(word string, p *wordPair) wordForms {
 	g := wordForms{forms: []wordForm{{StemWord(word), phraseRest}}}
 	best := 0

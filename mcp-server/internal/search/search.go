@@ -217,7 +217,6 @@ func (r *scoreMemory) readPostings(postings []byte, weight float32) {
 	}
 }
 
-// keepBest keeps the best of the hits after from.
 func keepBest(hits []Hit, from, most int) []Hit {
 	list := hits[from:]
 	slices.SortStableFunc(list, func(a, b Hit) int {

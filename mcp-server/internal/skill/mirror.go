@@ -248,14 +248,12 @@ func (m *folderMirror) removeUnwanted(wanted map[string]database.SharedDocument)
 	return nil
 }
 
-// versionOf returns the version of a file, or the zero version.
 func (m *folderMirror) versionOf(name string) fileVersion {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.files[name]
 }
 
-// isVersionOf reports whether a skill that was read has this version.
 func (v fileVersion) isVersionOf(read Skill) bool {
 	return v.tag != 0 && v.file.inode == read.inode && v.file.Size == read.Size && v.file.Modified.Equal(read.Modified)
 }
@@ -304,7 +302,6 @@ func (m *folderMirror) putDocument(name string, data []byte, of func(fileVersion
 	})
 }
 
-// removeDocument removes a document and then its file.
 func (m *folderMirror) removeDocument(name string, of func(fileVersion) (int64, bool)) error {
 	return m.changeDocument(name, of, func(ctx context.Context, tag int64) error {
 		if err := m.of.Remove(ctx, name, tag); err != nil {

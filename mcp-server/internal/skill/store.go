@@ -110,7 +110,7 @@ func (s *Store) Close() error {
 // IsReadOnly reports whether changes are refused.
 func (s *Store) IsReadOnly() bool { return s.readOnly }
 
-// IsPython reports whether a skill of that name is written in Python.
+// IsPython reports whether a skill with this name is written in Python.
 func IsPython(name string) bool { return strings.HasSuffix(name, python) }
 
 // FileName returns the name of a skill's file.

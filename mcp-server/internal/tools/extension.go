@@ -133,7 +133,6 @@ func (h *skillResources) listPage(ctx context.Context, cursor string) (*listResu
 	return res, nil
 }
 
-// getEntry returns the entry of the skill whose SKILL.md has the URI.
 func (h *skillResources) getEntry(uri string) (*getResult, error) {
 	name := strings.TrimSuffix(strings.TrimPrefix(uri, skillURI), "/SKILL.md")
 	e, ok := skillEntry{}, false

@@ -45,7 +45,6 @@ type searchSource struct {
 	store  *skill.Store   // the store of the skills
 }
 
-// listSources returns all sources, or the sources of one API.
 func (s *Surface) listSources(ctx context.Context, cat proxyapi.Catalog, only string) []searchSource {
 	var out []searchSource
 	for _, d := range s.listDocuments(ctx) {

@@ -73,7 +73,6 @@ func (f *indexCache) ofSkills(list []skill.Skill) *search.Index {
 	return f.skills
 }
 
-// nameAndText returns an entry with a name, a text and more words.
 func nameAndText(name, text string, more ...string) search.IndexEntry {
 	return search.IndexEntry{Meaning: name + ". " + text, Fields: []search.Field{
 		{Text: name, Weight: 3.2, Bound: 4}, {Text: text, Weight: 2.4, Bound: 10},

@@ -107,7 +107,6 @@ func (p searchSource) resultTitle(entry int) string {
 	return p.skills[entry].Name
 }
 
-// showResult returns one result.
 func (p searchSource) showResult(entry int, detail apidoc.Detail) string {
 	switch {
 	case p.doc != nil:

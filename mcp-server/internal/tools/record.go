@@ -35,7 +35,6 @@ func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.RunReque
 	return recording
 }
 
-// clientInfo returns the client's name and version, and its MCP protocol version.
 func clientInfo(session *mcp.ServerSession) (name, version, protocol string) {
 	p := session.InitializeParams()
 	if p == nil {

@@ -100,7 +100,6 @@ func (t *runTable) find(id string) *longRun {
 	return nil
 }
 
-// listRunning returns the IDs of the runs in progress.
 func (t *runTable) listRunning() (ids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -303,7 +303,6 @@ func skillManifest(k skill.Skill, source string) string {
 		f.Name, jsonText(f.Description), use, fence, language, source, fence)
 }
 
-// longestRun returns the length of the longest run of b in s.
 func longestRun(s string, b byte) int {
 	most, run := 0, 0
 	for i := range len(s) {

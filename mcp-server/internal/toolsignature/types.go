@@ -11,7 +11,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/schema"
 )
 
-// typeWriter writes the types of one schema.
 type typeWriter struct {
 	root any
 	work int // visited schemas, and other work of the same duration
@@ -59,7 +58,6 @@ func (w *typeWriter) typeOf(of any, depth int) string {
 	return "unknown"
 }
 
-// writeNamed returns the type that "type" names.
 func (w *typeWriter) writeNamed(name string, s map[string]any, depth int) string {
 	switch name {
 	case "string", "boolean", "number", "null":
@@ -193,7 +191,6 @@ func (w *typeWriter) writeAlternatives(s map[string]any, key string, list []any,
 	})
 }
 
-// mergeSchemas returns a schema merged with the schemas of an allOf.
 func (w *typeWriter) mergeSchemas(s map[string]any, list []any) map[string]any {
 	out, properties, required := map[string]any{}, map[string]any{}, []any{}
 	add := func(part map[string]any) {
@@ -237,7 +234,6 @@ func (w *typeWriter) resolveRefs(s any) (map[string]any, bool) {
 	return schema.ResolveRefs(w.root, s, w.spendWork)
 }
 
-// unionType returns the distinct types of a list.
 func unionType[T any](list []T, typeOf func(T) string) string {
 	var parts []string
 	for i, one := range list {

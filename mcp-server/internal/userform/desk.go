@@ -91,7 +91,6 @@ func (d *Desk) RunCall(
 	return d.waitForCall(ctx, p)
 }
 
-// askByResult is the Asker of a call that asks by its result.
 func (p *parkedCall) askByResult(ctx context.Context, q Question) (Answer, error) {
 	a := sentQuestion{question: q, answer: make(chan *mcp.ElicitResult, 1)}
 	select {
@@ -129,7 +128,6 @@ func (d *Desk) waitForCall(ctx context.Context, p *parkedCall) *mcp.CallToolResu
 	}
 }
 
-// callResult returns the result of a finished call.
 func (p *parkedCall) callResult() *mcp.CallToolResult {
 	if p.panic != nil {
 		panic(p.panic)

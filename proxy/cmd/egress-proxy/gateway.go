@@ -64,7 +64,6 @@ func listenForAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (sandbox
 	return in, nil
 }
 
-// listenDNS listens for DNS at an address.
 func (in *sandboxInputs) listenDNS(a netip.Addr) error {
 	ctx := context.Background()
 	var lc net.ListenConfig

@@ -121,7 +121,6 @@ func (d *daemon) serveCertificate(w http.ResponseWriter, _ *http.Request) {
 	_ = pem.Encode(w, &pem.Block{Type: "CERTIFICATE", Bytes: d.authority.Certificate().Raw}) // the client notices
 }
 
-// currentCatalog returns the catalog in force.
 func (d *daemon) currentCatalog() *catalog.Catalog { return d.reloader.Current().Rules.Catalog }
 
 // openDaemon does everything that can fail before the proxy serves. l is the control socket, logins the credentials'
@@ -305,7 +304,6 @@ func (d *daemon) checkReady() error {
 	return nil
 }
 
-// newPool makes the pool from the settings for upstreams.
 func newPool(o options, set settings.Settings) (*upstream.Pool, error) {
 	conf := upstream.Config{Proxy: set.UpstreamProxy, Endpoint: o.endpoint, Sandbox: set.Network.Subnet()}
 	if set.UpstreamCAFile != "" {
@@ -337,7 +335,6 @@ func newRefusalRecorder(j *receipt.Journal, log *slog.Logger) func(*lease.Lease,
 	}
 }
 
-// notifyHangups returns a channel of SIGHUPs.
 func notifyHangups() <-chan struct{} {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)

@@ -80,7 +80,6 @@ type runApproval struct {
 	ended        <-chan struct{}
 }
 
-// hasEnded reports whether the run has ended.
 func (g runApproval) hasEnded() bool {
 	select {
 	case <-g.ended:
@@ -269,7 +268,6 @@ func (s *Store) isCovered(q Request) bool {
 	return slices.ContainsFunc(s.grants, func(g runApproval) bool { return g.sum == path || g.sum == rule })
 }
 
-// toHeld returns a held request with its state.
 func (e *entry) toHeld() approvalapi.HeldRequest {
 	h := e.held.HeldRequest
 	h.Until, h.Waiting, h.Approved = e.until, e.state == stateWaiting, e.state == stateApproved

@@ -248,7 +248,6 @@ func distinct(list []string) (out []string) {
 	return out
 }
 
-// formatChanges lists the fields that change.
 func formatChanges(list []approvalapi.Change) string {
 	var out []string
 	for i, c := range list {
@@ -396,5 +395,4 @@ func isForm(headers []string) bool {
 // formatValue returns a JSON value for a picture.
 func formatValue(text string) string { return safetext.OneLine(cutText(text, maxValue)) }
 
-// cutText cuts text and marks the cut with "...".
 func cutText(text string, most int) string { return safetext.CutText(text, most, "...") }

@@ -33,7 +33,6 @@ type Broker struct {
 	line *brokerConn
 }
 
-// brokerConn is one connection.
 type brokerConn struct {
 	conn *http.ClientConn
 	done chan struct{}

@@ -99,7 +99,6 @@ func (l *codingLayer) freeDecoder() {
 	}
 }
 
-// emptySource is an empty source.
 type emptySource struct{}
 
 func (emptySource) Read([]byte) (int, error) { return 0, io.EOF }

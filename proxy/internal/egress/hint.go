@@ -62,7 +62,6 @@ func hintSecondHeader(host catalog.Host, api *catalog.API, cred catalog.Credenti
 			"%NAME", cred.Name, "%API", api.Name, "%PLACES", places))
 }
 
-// newHint makes a hint.
 func newHint(code, host string, text readertext.Text) proxyapi.Hint {
 	h := proxyapi.Hint{Code: code, Text: text.Model, Host: host}
 	if text.Person != text.Model {
@@ -253,7 +252,6 @@ func joinPlaces(swaps []proxyapi.Swap, c catalog.Credential) string {
 	return strings.Join(out, " and ")
 }
 
-// joinTexts lists the texts of values.
 func joinTexts[T fmt.Stringer](values []T) string {
 	var out []string
 	for _, v := range values {

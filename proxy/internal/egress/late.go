@@ -96,7 +96,6 @@ func (l *lateWatch) countArrived(p []byte) {
 	}
 }
 
-// countLeft counts bytes that left the proxy.
 func (l *lateWatch) countLeft(p []byte) {
 	if l == nil || len(p) == 0 {
 		return
@@ -160,7 +159,6 @@ func (x *exchange) watchRequest() error {
 	return nil
 }
 
-// watchAnswer watches the body of an answer.
 func (x *exchange) watchAnswer(resp *http.Response) error {
 	x.answer = x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
 	if x.answer != nil {

@@ -78,7 +78,6 @@ func (x *exchange) loadStep() error {
 	return nil
 }
 
-// newReplayRequest returns the recorded request of a replay.
 func (x *exchange) newReplayRequest() *http.Request {
 	s := x.replay.step
 	// Swapping rewrites URL and headers in place: the stored step must keep its token names.
@@ -92,7 +91,6 @@ func (x *exchange) newReplayRequest() *http.Request {
 	return out
 }
 
-// setReplayBody sets the recorded body on a request.
 func (x *exchange) setReplayBody(out *http.Request) {
 	stored := x.replay.step.Shown.Body
 	out.Body, out.ContentLength = http.NoBody, int64(len(stored))

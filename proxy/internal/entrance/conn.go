@@ -162,7 +162,6 @@ func FromContext(ctx context.Context) *Conn {
 // errNoSlot is for a connection from an address without a slot.
 var errNoSlot = errors.New("the source address belongs to no slot")
 
-// findSlot finds the slot of a connection.
 func findSlot(l Listener, c net.Conn) (slot.ID, error) {
 	if l.Slot != nil {
 		return *l.Slot, nil

@@ -91,7 +91,6 @@ type Entrance struct {
 	state     entranceState
 }
 
-// entranceState is the state of an Entrance.
 type entranceState byte
 
 const (

@@ -141,7 +141,6 @@ func (r *Reader) readBoundary() (int, error) {
 	return n, nil
 }
 
-// writeBoundary writes a boundary.
 func (r *Reader) writeBoundary() {
 	if r.began {
 		r.out.WriteString("\r\n")
@@ -178,7 +177,6 @@ func newEndError(err error) error {
 	return err
 }
 
-// partContent is the content of one part.
 type partContent struct {
 	r    *Reader
 	last byte // the last byte read

@@ -128,7 +128,6 @@ func (p *Part) parseDisposition(value string) error {
 	return nil
 }
 
-// checkHead checks the head as a whole.
 func (p *Part) checkHead() error {
 	major, _, _ := strings.Cut(p.Type.Media, "/")
 	switch {

@@ -133,14 +133,12 @@ func (s *credentialState) configDigest() string {
 	return s.conf.MintDigest()
 }
 
-// newRequester returns the requester of a credential.
 func (m *Minter) newRequester(s *credentialState) *requester {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &requester{transport: m.conf.Transport, owner: m.owner, api: s.api, userAgent: m.conf.UserAgent}
 }
 
-// obtainClient returns the client for a login.
 func (m *Minter) obtainClient(ctx context.Context, s *credentialState, o *oauth2, redirect string) (*client, error) {
 	if o.Resource != "" {
 		c, err := o.discoverClient(ctx, m.newRequester(s), redirect)

@@ -117,7 +117,6 @@ func (o *oauth2) requestToken(ctx context.Context, r *requester, c *client, form
 	return parseToken(a)
 }
 
-// tokenAnswer is the answer of a token endpoint.
 type tokenAnswer struct {
 	Access  *string         `json:"access_token"`
 	Type    string          `json:"token_type"`

@@ -251,7 +251,6 @@ func (m *Minter) canBeSecret(text string) bool {
 		!m.known.Contains(text)
 }
 
-// hasTokenName reports whether a text contains a token name.
 func hasTokenName(c *catalog.Catalog, text string) bool {
 	in := func(c catalog.Credential) bool { return strings.Contains(text, c.Name) }
 	return slices.ContainsFunc(c.AllCredentials(), in)

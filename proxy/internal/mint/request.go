@@ -102,7 +102,6 @@ func (r *requester) chooseAPI(u *url.URL) *catalog.API {
 	return &without
 }
 
-// postForm sends a form.
 func (r *requester) postForm(ctx context.Context, to string, form url.Values, user, password string) (*Answer, error) {
 	req, err := newRequest(ctx, http.MethodPost, to, "application/x-www-form-urlencoded", form.Encode())
 	if err != nil {
@@ -128,7 +127,6 @@ func (r *requester) postJSON(ctx context.Context, to string, v any) (*Answer, er
 	return r.sendForAnswer(req)
 }
 
-// getJSON requests a JSON text.
 func (r *requester) getJSON(ctx context.Context, from string) (*Answer, error) {
 	req, err := newRequest(ctx, http.MethodGet, from, "", "")
 	if err != nil {

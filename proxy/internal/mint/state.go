@@ -11,7 +11,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 )
 
-// credentialState is the state of one credential.
 type credentialState struct {
 	name string
 	conf catalog.Credential

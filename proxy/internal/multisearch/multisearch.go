@@ -350,7 +350,6 @@ func (s *Set) ReplaceAll(text string, with func(id int) string) (string, int) {
 	return out.String(), n
 }
 
-// encodeReplacement encodes a replacement like the match.
 func (s *Set) encodeReplacement(m match, text string) string {
 	if write := s.pats[m.pat].Write; write != nil {
 		return write(text)

@@ -64,7 +64,6 @@ func newSpelling(pats []Pattern, list []int32, rest func()) spelling {
 	return s
 }
 
-// readWord returns the word at the beginning of a text.
 func (s *spelling) readWord(text string) uint64 {
 	var w uint64
 	for k := range s.n {

@@ -262,7 +262,6 @@ func newKnown(pat int32, n int) knownBlock { return knownBlock(pat)*maxStride + 
 func (k knownBlock) patternIndex() int32 { return int32(k / maxStride) }
 func (k knownBlock) blockNumber() int    { return int(k % maxStride) }
 
-// patternPlace is a position in a pattern.
 type patternPlace struct{ pat, off int32 }
 
 // placeIndex finds positions by a key. A lookup also returns the positions of a few other keys, so the caller must

@@ -259,7 +259,6 @@ func (c *Content) splitOnce(name string) foldedName {
 	return n
 }
 
-// foldPath folds the path of a field.
 func foldPath(path []string) foldedName {
 	return foldedName{whole: foldSeparators(strings.Join(path, "")), parts: convert.Each(path, foldSeparators)}
 }

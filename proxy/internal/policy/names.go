@@ -62,7 +62,6 @@ func findClaim(name string) nameClaim {
 	return best
 }
 
-// findClaimAsRead returns the claim of a decoded name.
 func findClaimAsRead(name string) nameClaim {
 	best, first := noClaim, true
 	for name != "" {

@@ -228,7 +228,6 @@ func (g *scannedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// twoScanners runs two scanners.
 type twoScanners [2]bodyScanner
 
 func (b *twoScanners) scanText(text []byte) error {
@@ -270,7 +269,6 @@ func (s *pairScanner) scanText(text []byte) error {
 	return nil
 }
 
-// scanEnd ends a pair.
 func (s *pairScanner) scanEnd() error {
 	if s.inValue && findClaim(string(s.name)) == verbClaim {
 		if v := findVerb(decodeEscapes(string(s.value))); v != "" && !s.permits(v) || isPadding(string(s.value), maxName) {

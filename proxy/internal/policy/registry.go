@@ -66,7 +66,6 @@ func MergeRegistries(set *catalog.API, private []netip.Prefix, c *catalog.Catalo
 	return set
 }
 
-// isRegistry reports whether a host is a package registry.
 func (r Rules) isRegistry(h catalog.Host) bool {
 	return r.Registry != nil && slices.ContainsFunc(r.Registry.Hosts, func(p catalog.HostPattern) bool {
 		return p.String() == h.String()

@@ -65,7 +65,6 @@ type liveValue struct {
 	all, lower []multisearch.Pattern
 }
 
-// replacement returns the replacement for a value.
 func (k valueKey) replacement() string {
 	if k.inner {
 		return secret.Mask

@@ -112,7 +112,6 @@ func slotAt(slots []*slot.ID, i int) *slot.ID {
 	return slots[i]
 }
 
-// socketHandler serves one socket.
 type socketHandler struct {
 	*Resolver
 	slot *slot.ID

@@ -8,7 +8,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 )
 
-// responseScrub is the state of scrubbing one response.
 type responseScrub struct {
 	scrubber *Scrubber
 	options  Options

@@ -146,7 +146,6 @@ func (s *Conn) checkPiece() error {
 	return err
 }
 
-// checkRequestHead checks a whole request head.
 func (s *Conn) checkRequestHead() (int, error) {
 	end, err := s.readUntil([]byte("\r\n\r\n"), MaxHead)
 	if errors.Is(err, errTooLong) {

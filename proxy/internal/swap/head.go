@@ -54,7 +54,6 @@ func (x *requestRewrite) isRepeated(name string) bool {
 	return n > 1
 }
 
-// swapHeader returns one header value after swapping.
 func (x *requestRewrite) swapHeader(name, value string) (string, error) {
 	// Servers ignore white space around a header's value (RFC 9110, section 5.5).
 	trimmed := strings.TrimSpace(value)

@@ -136,7 +136,6 @@ func (w *jsonWriter) failOrPassThrough(dst []byte, why *Ambiguity) []byte {
 	return dst
 }
 
-// handleString handles one byte of a string.
 func (w *jsonWriter) handleString(dst []byte, b byte) []byte {
 	if len(w.escape) > 0 {
 		return w.handleEscape(dst, b)

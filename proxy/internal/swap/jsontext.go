@@ -8,7 +8,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// handleOutside handles one byte outside strings.
 func (w *jsonWriter) handleOutside(dst []byte, b byte) []byte {
 	if why := w.checkPlace(b); why != nil {
 		if dst = w.failOrPassThrough(dst, why); w.bad != nil {
@@ -132,7 +131,6 @@ func (w *jsonWriter) openLevel(object bool) {
 	}
 }
 
-// handleComma handles a comma.
 func (w *jsonWriter) handleComma() {
 	w.expect = expectValue
 	if w.isInObject() {
@@ -147,7 +145,6 @@ func (w *jsonWriter) closeLevel() {
 	w.endValue()
 }
 
-// endValue records that a value has ended.
 func (w *jsonWriter) endValue() {
 	w.expect = expectMore
 	if len(w.levels) == 0 {
@@ -199,7 +196,6 @@ func (s *jsonScalar) beginScalar(b byte) bool {
 	return s.on
 }
 
-// continueScalar reports whether b continues the scalar.
 func (s *jsonScalar) continueScalar(b byte) bool {
 	if s.state == numNone {
 		if s.rest == "" || s.rest[0] != b {

@@ -94,7 +94,6 @@ func (x *requestRewrite) newRewriteReader(src io.Reader, k bodySyntax, bad *Ambi
 	return &rewriteReader{src: src, w: x.newBodyWriter(k, bad)}
 }
 
-// newBodyWriter returns the writer for a whole body.
 func (x *requestRewrite) newBodyWriter(k bodySyntax, bad *Ambiguity) bodyWriter {
 	switch {
 	case bad != nil:

@@ -66,7 +66,6 @@ func (l *lexicon) skipPlain(text []byte) int {
 
 func isCapital(r rune) bool { return 'A' <= r && r <= 'Z' }
 
-// isName reports whether a word is a token name.
 func (s *Swapper) isName(word []byte) bool {
 	return len(word) > 0 && len(word) <= maxName && s.lexicon.lengths>>(len(word)-1)&1 != 0 && isUpper(word[0]) &&
 		s.byText[string(word)] == string(word)

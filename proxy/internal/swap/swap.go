@@ -288,7 +288,6 @@ type requestRewrite struct {
 	failed error
 }
 
-// refuseCarried reports the forbidden value, and returns the error of the request.
 func (x *requestRewrite) refuseCarried(c CarriedValue) error {
 	if x.o.Found != nil {
 		x.o.Found(c)

@@ -15,7 +15,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
-// errResolve is the error for a host name that does not resolve.
 var errResolve = errors.New("the name does not resolve")
 
 // errDial is the error for an address that does not answer.
@@ -32,7 +31,6 @@ func (e *dialError) Error() string { return errDial.Error() + ": " + e.cause.Err
 // Unwrap makes the error an errDial, and also returns the cause.
 func (e *dialError) Unwrap() []error { return []error{errDial, e.cause} }
 
-// dialer dials for one transport.
 type dialer struct {
 	pool  *Pool
 	guard dialguard.Guard

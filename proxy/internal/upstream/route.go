@@ -70,7 +70,6 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 	return resp, err
 }
 
-// sendOver sends a request over a connection of kind k.
 func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, error) {
 	//defence:last-body
 	body := hasBody(req)
@@ -116,7 +115,6 @@ func preventRetry(req *http.Request) *http.Request {
 
 func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
 
-// chooseRoute chooses the kind of connection for a request.
 func (p *Pool) chooseRoute(req *http.Request, w Want) connKind {
 	switch {
 	case w.Upgrade:
@@ -146,7 +144,6 @@ func checkProtocol(k connKind, s tls.ConnectionState) error {
 	return nil
 }
 
-// learnProtocol records the protocol of a host.
 func (p *Pool) learnProtocol(host string, what hostProtocol) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

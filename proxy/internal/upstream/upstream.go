@@ -299,7 +299,6 @@ type connRules struct {
 	cert    *catalog.ClientCert
 }
 
-// commonRules returns the rules that all the APIs share.
 func commonRules(apis []*catalog.API) (r connRules) {
 	for i, a := range apis {
 		if i == 0 {

@@ -31,7 +31,6 @@ const (
 // maxControl is the largest payload of a control frame, in bytes (RFC 6455, section 5.5).
 const maxControl = 125
 
-// frameHead is the head of a frame.
 type frameHead struct {
 	fin    bool
 	op     byte

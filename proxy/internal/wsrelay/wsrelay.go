@@ -165,7 +165,6 @@ func runRecovered(f func() error) (err error) {
 	return f()
 }
 
-// relay is one connection.
 type relay struct {
 	o                Options
 	client, upstream *peer
@@ -223,7 +222,6 @@ func (r *relay) closePeers(code uint16) {
 	_, _ = r.client.rw.Close(), r.upstream.rw.Close()
 }
 
-// closeCode returns the close code for an error.
 func closeCode(err error) uint16 {
 	var ambiguity *swap.Ambiguity
 	switch {

@@ -14,7 +14,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// parseSocket parses --socket and the command's other flags.
 func parseSocket(flags *flag.FlagSet, args []string) (string, error) {
 	flags.SetOutput(io.Discard)
 	socket := flags.String("socket", "", "")

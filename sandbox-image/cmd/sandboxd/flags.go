@@ -19,7 +19,6 @@ const (
 	container = "container"
 )
 
-// serveFlags are the options of serve.
 type serveFlags struct {
 	mode, socket, deno, bwrap, ca  string
 	runs, skills, tmp, state, code string

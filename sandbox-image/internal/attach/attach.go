@@ -168,7 +168,6 @@ func filesFromControl(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// switchToPipes switches the stream to the pipes.
 func (s *pipedStream) switchToPipes(in, out *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,7 +59,6 @@ const (
 	watchEvery  = 250 * time.Millisecond
 )
 
-// runState is the state of one run.
 type runState struct {
 	p    *Interpreter
 	task Task

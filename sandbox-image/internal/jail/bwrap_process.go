@@ -256,7 +256,7 @@ func (b *bwrapProcess) CheckConfinement() error {
 	return nil
 }
 
-// listProcesses lists the sandbox's processes except process 1. All of them descend from process 1.
+// listProcesses lists the sandbox's processes except process 1. All descend from process 1.
 func (b *bwrapProcess) listProcesses() (all []int) {
 	for queue := []int{b.init}; len(queue) > 0; queue = queue[1:] {
 		children, err := proc.ListChildren(queue[0])

@@ -160,7 +160,6 @@ func (e *Embedded) sources() []confine.StageEntry {
 	return list
 }
 
-// libraryName names the source of a library.
 func libraryName(n int) string { return "lib" + strconv.Itoa(n) }
 
 // stageOf returns the mount namespace from which a kind of interpreter starts. Its first call makes the namespace.
@@ -292,7 +291,6 @@ func (e *Embedded) outFolder(codeDir string) string {
 	return filepath.Join(e.cfg.Out, filepath.Base(codeDir))
 }
 
-// makeOutFolder makes the folder of outFolder.
 func (e *Embedded) makeOutFolder(id slot.ID, codeDir string) error {
 	out := e.outFolder(codeDir)
 	err := os.Mkdir(out, 0o700)

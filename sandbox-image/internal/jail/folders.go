@@ -78,7 +78,6 @@ func (l Limits) filterOptions(list []Folder) seccomp.Options {
 	return seccomp.Options{Processes: l.Forks, HostFolder: canWrite}
 }
 
-// insidePaths returns the paths of the folders in a sandbox.
 func insidePaths(list []Folder) []string { return convert.Each(list, Folder.inside) }
 
 // linkFolders makes the folder to which FilesDir leads, below dir, with a link to each host folder.

@@ -27,7 +27,7 @@ func SetUp(n Size) error {
 // VerifyKernel checks the kernel's configuration for the slots of n. Like SetUp it needs NET_ADMIN.
 func VerifyKernel(n Size) error { return verifyKernel(n, true) }
 
-// VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each of them.
+// VerifyQuick is Verify for a healthcheck: it counts the filter's rules instead of comparing each rule.
 func VerifyQuick(n Size) error { return verifyKernel(n, false) }
 
 // CheckInterface checks that the interface with the sandbox's address exists.

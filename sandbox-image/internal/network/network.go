@@ -47,7 +47,6 @@ func listAddresses(l netlink.Link) (map[netip.Addr]bool, error) {
 
 func hostNet(a netip.Addr) *net.IPNet { return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)} }
 
-// anyAddress is 0.0.0.0/0.
 func anyAddress() *net.IPNet { return &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)} }
 
 // setNetwork sets addresses, routes and routing rules.

@@ -20,7 +20,6 @@ const (
 	basePriority = 1000
 )
 
-// slotNetwork is the network configuration of one slot.
 type slotNetwork struct {
 	id       slot.ID
 	addr     netip.Addr
@@ -35,7 +34,6 @@ type Size struct {
 	Network       slot.Network
 }
 
-// listSlots returns the slots of a sandbox.
 func (n Size) listSlots() []slotNetwork {
 	list := make([]slotNetwork, 0, n.Runs+n.Servers)
 	for _, id := range slot.IDs(n.Runs, n.Servers) {

@@ -101,7 +101,6 @@ func (p *Pool) countTaken() (n int) {
 	return n
 }
 
-// isVacant reports whether the seat can be leased.
 func (s *slotState) isVacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
 
 // hasOtherVacant reports whether a seat other than but is vacant. The caller holds p.mu.

@@ -45,7 +45,6 @@ func (p *Pool) holdPackages(set string) (heldPackages, error) {
 	return h, err
 }
 
-// codePackages returns the packages for code in force.
 func (p *Pool) codePackages() jail.CodePackages {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -123,7 +123,7 @@ type slotState struct {
 // errFirst means that no interpreter has started yet. The first start can fail even if the configuration is right.
 var errFirst = errors.New("the first interpreter is starting")
 
-// New makes a pool and starts its warm interpreters. The pool is ready when one of them waits for code.
+// New makes a pool and starts its warm interpreters. The pool is ready when one interpreter waits for code.
 func New(cfg Config) *Pool {
 	cfg.LeaseIdle = cmp.Or(cfg.LeaseIdle, defaultLeaseIdle)
 	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}, folders: cfg.Folders}

@@ -193,7 +193,6 @@ func (r *Run) EndAndClean() error {
 // no file.
 func (r *Run) DescribeRemoved() string { return strings.Join(r.unkept, " ") }
 
-// diskSpace is an amount of bytes and files.
 type diskSpace struct{ bytes, files int64 }
 
 // fillLevel describes how full a file system is.

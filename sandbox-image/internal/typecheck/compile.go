@@ -58,7 +58,6 @@ func CheckCode(ctx context.Context, s Slot, modules []sandboxapi.Module) ([]sand
 	return mistakes[:min(len(mistakes), maxMistakes)], nil
 }
 
-// runCompiler runs the compiler and returns its output.
 func runCompiler(ctx context.Context, s Slot, configuration string) (string, error) {
 	var files [6]*os.File
 	for i := 0; i < len(files); i += 2 {

@@ -78,7 +78,6 @@ const (
 	maxText  = 2000
 )
 
-// parseOutput parses the compiler's output.
 func parseOutput(out string) []sandboxapi.Mistake {
 	var all []sandboxapi.Mistake
 	for line := range strings.Lines(out) {
