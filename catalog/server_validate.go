@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -34,9 +35,7 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 	v.serverHeaders(a, s.Headers)
 	v.checkWord("mcp.transport", s.Transport, serverTransports())
 	v.checkWord("mcp.state", s.State, serverStates())
-	if s.Pins == "" {
-		s.Pins = serverPins()[0]
-	}
+	s.Pins = cmp.Or(s.Pins, serverPins()[0])
 	v.checkWord("mcp.pins", s.Pins, serverPins())
 	if s.Pins != "off" {
 		s.Pins = ""

@@ -145,7 +145,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 func ListenOnce(c net.Conn) net.Listener {
 	l := &onceListener{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
 	l.end = sync.OnceFunc(func() { close(l.over) })
-	l.conn <- &watchedConn{c, l.end}
+	l.conn <- OnClose(c, l.end)
 	return l
 }
 
@@ -172,6 +172,9 @@ func (l *onceListener) Close() error {
 }
 
 func (l *onceListener) Addr() net.Addr { return l.addr }
+
+// OnClose returns c as a connection that calls closed after each Close.
+func OnClose(c net.Conn, closed func()) net.Conn { return &watchedConn{c, closed} }
 
 // watchedConn calls closed when its connection is closed.
 type watchedConn struct {

@@ -214,9 +214,7 @@ func (c Client) FetchRunFile(ctx context.Context, run, name string) ([]byte, err
 }
 
 // Exchanges lists exchanges.
-func (c Client) Exchanges(
-	ctx context.Context, f ExchangeFilter, cursor string,
-) (ExchangePage, error) {
+func (c Client) Exchanges(ctx context.Context, f ExchangeFilter, cursor string) (ExchangePage, error) {
 	return fetchAnswer[ExchangePage](ctx, c, http.MethodGet, "exchanges", listParams(f, cursor))
 }
 

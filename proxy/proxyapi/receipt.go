@@ -175,10 +175,7 @@ func (e Exchange) CalledTool() string {
 	if plain, err := url.PathUnescape(tool); err == nil {
 		tool = plain
 	}
-	if tool == "" {
-		tool = "$tools"
-	}
-	return server + "." + tool
+	return server + "." + cmp.Or(tool, "$tools")
 }
 
 // MediaTypes lists the media types that Exchange.Type may have. Any other would be the upstream's text.

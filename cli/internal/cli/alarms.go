@@ -112,10 +112,7 @@ func alarmTexts(a operatorapi.Alarm) (title, text string) {
 		safetext.OneLine(fmt.Sprintf("%s, in the %s, run %s", what, a.In, a.Run))
 }
 
-// watchAlarms prints each alarm that is newer than those in known.
-func watchAlarms(
-	ctx context.Context, e *Env, op operatorapi.Client, known []operatorapi.Alarm, notify string,
-) error {
+func watchAlarms(ctx context.Context, e *Env, op operatorapi.Client, known []operatorapi.Alarm, notify string) error {
 	last := int64(0)
 	for _, a := range known {
 		last = max(last, a.Number)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -209,12 +210,7 @@ func (o *apiOptions) listAPIs(e *Env) error {
 
 func (o *apiOptions) checkAPI(_ context.Context, e *Env, name string) error {
 	found, cat := inspectConfig(e, o.apis)
-	var own []checkFinding
-	for _, f := range found {
-		if f.API == name {
-			own = append(own, f)
-		}
-	}
+	own := slices.DeleteFunc(found, func(f checkFinding) bool { return f.API != name })
 	a := cat.API(name)
 	if a == nil && len(own) == 0 {
 		return fmt.Errorf("there is no API %q in %s; codeforge api list lists them", name, o.apis)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -164,7 +163,7 @@ func groupShapes(counts map[requestShape]int) map[requestShape]int {
 			out[common] += sum
 		}
 	}
-	return maps.Clone(out)
+	return out
 }
 
 // isID reports whether a path segment looks like an identifier: a number, hexadecimal digits, or letters with digits

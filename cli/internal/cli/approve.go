@@ -33,17 +33,13 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge held", "codeforge held --json id,method,url"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := connectApprovals(c.Context(), e, t)
-		if err != nil {
-			return err
-		}
-		list, err := client.ListHeld(c.Context())
+	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, _ []string) error {
+		list, err := client.ListHeld(ctx)
 		if err != nil {
 			return err
 		}
 		return printList(e, *asJSON, list, "No request waits.", func(h approvalapi.HeldRequest) { printHeld(e, e.Stdout, h) })
-	}
+	})
 	return c
 }
 
@@ -62,17 +58,13 @@ Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 	scope := c.Flags().String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
 		"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
 	watch := c.Flags().Bool("watch", false, "ask about new requests too, until Ctrl-C")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := connectApprovals(c.Context(), e, t)
-		if err != nil {
-			return err
-		}
+	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, args []string) error {
 		if len(args) > 0 {
 			answer := approvalapi.Answer{Approve: true, Scope: approvalapi.Scope(*scope)}
-			return sendDecision(c.Context(), e, client, args, answer)
+			return sendDecision(ctx, e, client, args, answer)
 		}
-		return askEach(c.Context(), e, client, *watch)
-	}
+		return askEach(ctx, e, client, *watch)
+	})
 	return c
 }
 
@@ -88,19 +80,23 @@ Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Args:    cobra.MinimumNArgs(1),
 	}
 	t := targetFlags(c.Flags())
-	c.RunE = func(c *cobra.Command, args []string) error {
-		client, err := connectApprovals(c.Context(), e, t)
-		if err != nil {
-			return err
-		}
-		return sendDecision(c.Context(), e, client, args, approvalapi.Answer{})
-	}
+	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, args []string) error {
+		return sendDecision(ctx, e, client, args, approvalapi.Answer{})
+	})
 	return c
 }
 
-func connectApprovals(ctx context.Context, e *Env, t serverTarget) (approvalapi.Client, error) {
-	c, err := t.connectProxy(ctx, e)
-	return approvalapi.Client{Peer: credentialapi.Peer{Client: c.HTTP}, Paths: approvalapi.OperatorPaths}, err
+// withApprovals returns a RunE that connects to the proxy's approvals and calls run.
+func withApprovals(e *Env, t serverTarget, run func(context.Context, approvalapi.Client, []string) error) func(
+	*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		proxy, err := t.connectProxy(c.Context(), e)
+		if err != nil {
+			return err
+		}
+		client := approvalapi.Client{Peer: credentialapi.Peer{Client: proxy.HTTP}, Paths: approvalapi.OperatorPaths}
+		return run(c.Context(), client, args)
+	}
 }
 
 func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a approvalapi.Answer) error {

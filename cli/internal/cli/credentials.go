@@ -63,9 +63,9 @@ func printCredentials(e *Env, list []credentialapi.Credential) {
 	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0) //nolint:mnd // two spaces between columns
 	fmt.Fprintln(w, "NAME\tAPI\tKIND\tSTATE\tVALID UNTIL\tLAST ERROR")
 	for _, c := range list {
+		state := strings.ReplaceAll(safetext.OneLine(string(c.State)), "_", " ")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", safetext.OneLine(c.Name), safetext.OneLine(c.API),
-			safetext.OneLine(c.Kind),
-			stateText(c), untilText(c.ValidUntil), cmp.Or(safetext.OneLine(c.LastError), "-"))
+			safetext.OneLine(c.Kind), state, untilText(c.ValidUntil), cmp.Or(safetext.OneLine(c.LastError), "-"))
 	}
 	_ = w.Flush() // ignored like errors of other prints
 	for _, c := range list {
@@ -76,10 +76,6 @@ func printCredentials(e *Env, list []credentialapi.Credential) {
 			fmt.Fprintf(e.Stdout, "Supply %s with: %s secrets\n", safetext.OneLine(c.Name), e.programName())
 		}
 	}
-}
-
-func stateText(c credentialapi.Credential) string {
-	return strings.ReplaceAll(safetext.OneLine(string(c.State)), "_", " ")
 }
 
 func untilText(t *time.Time) string {
@@ -151,8 +147,7 @@ Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`
 		failed := printOutcomes(e, outcomes)
 		if *watch {
 			f.KeepSupplying(c.Context(), client, s, func(o credentialfeeder.Outcome) {
-				printOutcomes(e,
-					[]credentialfeeder.Outcome{o})
+				printOutcomes(e, []credentialfeeder.Outcome{o})
 			})
 			return nil
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -141,10 +142,9 @@ func (o *packageOptions) list(ctx context.Context, e *Env) error {
 			return err
 		}
 	}
-	out := []listedPackage{}
-	for _, pin := range p.Pins {
-		out = append(out, listedPackage{pin, slices.Contains(state.Installed, pin)})
-	}
+	out := convert.Each(p.Pins, func(pin string) listedPackage {
+		return listedPackage{pin, slices.Contains(state.Installed, pin)}
+	})
 	if state.Problem != "" {
 		fmt.Fprintf(e.Stderr, "warning: the packages could not be installed: %s\n", safetext.OneLine(state.Problem))
 	}

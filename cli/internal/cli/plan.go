@@ -26,17 +26,13 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge plans", "codeforge plans --json id,state,writes"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := connectApprovals(c.Context(), e, t)
-		if err != nil {
-			return err
-		}
-		list, err := client.ListPlans(c.Context())
+	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, _ []string) error {
+		list, err := client.ListPlans(ctx)
 		if err != nil {
 			return err
 		}
 		return printList(e, *asJSON, list, "There is no plan.", func(p approvalapi.Plan) { printPicture(e, p) })
-	}
+	})
 	return c
 }
 
@@ -60,11 +56,9 @@ decided, or CodeForge does not run; 2 wrong command line.`,
 				if err != nil {
 					return err
 				}
-				client, err := connectApprovals(c.Context(), e, t)
-				if err != nil {
-					return err
-				}
-				return onPlan(c.Context(), e, client, name, args[0], chosen, *asJSON)
+				return withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, args []string) error {
+					return onPlan(ctx, e, client, name, args[0], chosen, *asJSON)
+				})(c, args)
 			},
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -60,10 +61,9 @@ func exchangeLine(p textPainter, x proxyapi.Exchange) string {
 	if x.Code != "" {
 		line += " " + p(colour, safetext.OneLine(x.Code))
 	}
-	var changes []string
-	for _, s := range x.Swapped {
-		changes = append(changes, safetext.OneLine(s.Name)+" in "+safetext.OneLine(s.In))
-	}
+	changes := convert.Each(x.Swapped, func(s proxyapi.Swap) string {
+		return safetext.OneLine(s.Name) + " in " + safetext.OneLine(s.In)
+	})
 	if x.Unlisted > 0 {
 		changes = append(changes, fmt.Sprintf("%d more names", x.Unlisted))
 	}

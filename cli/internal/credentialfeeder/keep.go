@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -67,11 +68,10 @@ func (f *Feeder) SupplyOnce(ctx context.Context, p Proxy, s Source, all bool) ([
 		return nil, nil
 	}
 	slices.Sort(due)
-	commands, out := s.listCommands(), []Outcome(nil)
-	for _, name := range due {
-		out = append(out, Outcome{name, f.supplyCredential(ctx, p, name, commands[name])})
-	}
-	return out, nil
+	commands := s.listCommands()
+	return convert.Each(due, func(name string) Outcome {
+		return Outcome{name, f.supplyCredential(ctx, p, name, commands[name])}
+	}), nil
 }
 
 func isDue(c credentialapi.Credential, now time.Time) bool {

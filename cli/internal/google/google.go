@@ -4,12 +4,14 @@ package google
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/cli/internal/openapi"
 	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
@@ -81,24 +83,17 @@ type discoveryConverter struct {
 }
 
 func convertDocument(root *jsonread.Node) *jsonread.Node {
-	server := root.TextOf("rootUrl")
-	if server == "" {
-		server = root.TextOf("baseUrl")
-	}
+	server := cmp.Or(root.TextOf("rootUrl"), root.TextOf("baseUrl"))
 	c := &discoveryConverter{prefix: strings.Trim(root.TextOf("servicePath"), "/"), at: map[string]int{}}
 	if root.TextOf("rootUrl") == "" {
 		c.prefix = ""
 	}
 	c.convertMethods(root)
 	c.convertResources(root)
-	title := root.TextOf("title")
-	if title == "" {
-		title = root.TextOf("name")
-	}
-	var schemas []jsonread.Member
-	for _, m := range root.GetValue("schemas").ObjectMembers() {
-		schemas = append(schemas, jsonread.Member{Key: m.Key, Node: convertSchema(m.Node)})
-	}
+	title := cmp.Or(root.TextOf("title"), root.TextOf("name"))
+	schemas := convert.Each(root.GetValue("schemas").ObjectMembers(), func(m jsonread.Member) jsonread.Member {
+		return jsonread.Member{Key: m.Key, Node: convertSchema(m.Node)}
+	})
 	security := objectNode()
 	if root.FollowKeys("auth", "oauth2") != nil {
 		security.Members = append(security.Members,

@@ -2,13 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
@@ -37,10 +38,7 @@ func newExecDialer(socket, container string) func(ctx context.Context) (net.Conn
 
 // Dial opens a new stream. ctx bounds the opening, not the stream.
 func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
-	log := c.Log
-	if log == nil {
-		log = slog.Default()
-	}
+	log := cmp.Or(c.Log, slog.Default())
 	api, err := docker.New(docker.WithHost("unix://" + c.Socket))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the sandbox: %w", err)
@@ -59,7 +57,7 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 		defer stream.Close()
 		stderr := &lineLog{log: log}
 		defer stderr.flushLine()
-		if _, err := stdcopy.StdCopy(far, stderr, stream.Reader); err != nil && !conn.isClosed() {
+		if _, err := stdcopy.StdCopy(far, stderr, stream.Reader); err != nil && !conn.closed.Load() {
 			log.Warn("the stream to the sandbox broke", "error", err)
 		}
 	}()
@@ -89,9 +87,7 @@ type execConn struct {
 	net.Conn // the hijacked connection: writes, addresses, write deadlines
 	near     net.Conn
 	copied   chan struct{}
-
-	mu     sync.Mutex
-	closed bool
+	closed   atomic.Bool
 }
 
 // Read reads the exec's stdout.
@@ -110,25 +106,15 @@ func (c *execConn) SetDeadline(t time.Time) error {
 
 // Close ends the exec's stdin and both directions, and waits for the copying goroutine.
 func (c *execConn) Close() error {
-	c.mu.Lock()
-	first := !c.closed
-	c.closed = true
-	c.mu.Unlock()
+	again := c.closed.Swap(true)
 	err := c.Conn.Close()
 	// The copying goroutine may be blocked in a write to the pipe.
 	_ = c.near.Close()
 	<-c.copied
-	if !first {
+	if again {
 		return net.ErrClosed
 	}
 	return err
-}
-
-// isClosed reports whether this side closed the stream.
-func (c *execConn) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.closed
 }
 
 // maxLine bounds a logged line of stderr, in bytes.

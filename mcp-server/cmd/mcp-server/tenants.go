@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/apidoc"
@@ -150,12 +151,8 @@ func (t *tenantSet) replaceTenants(list []tokenfile.Tenant) {
 			delete(old, one.Name)
 			continue
 		}
-		runs, waiting := one.Runs, one.Waiting
-		if runs == 0 {
-			runs = (t.daemon.settings.Slots + 1) / 2
-		}
-		waiting = cmp.Or(waiting, tenantWaiting)
-		t.list = append(t.list, &tenantState{Tenant: one, share: queue.NewShare(one.Name, runs, waiting)})
+		share := queue.NewShare(one.Name, cmp.Or(one.Runs, (t.daemon.settings.Slots+1)/2), cmp.Or(one.Waiting, tenantWaiting))
+		t.list = append(t.list, &tenantState{Tenant: one, share: share})
 	}
 	for _, c := range old {
 		if c.mcp != nil {
@@ -368,19 +365,13 @@ func (t *tenantSet) States() operatorapi.Tenants {
 
 // listHandlers returns the MCP endpoints of all clients.
 func (d *daemon) listHandlers() []*transport.Handler {
-	list := []*transport.Handler{d.mcp}
-	for _, c := range d.tenants.listOpened() {
-		list = append(list, c.mcp)
-	}
-	return list
+	own := func(c *tenantState) *transport.Handler { return c.mcp }
+	return append(convert.Each(d.tenants.listOpened(), own), d.mcp)
 }
 
 func (d *daemon) listSurfaces() []*tools.Surface {
-	list := []*tools.Surface{d.surface}
-	for _, c := range d.tenants.listOpened() {
-		list = append(list, c.surface)
-	}
-	return list
+	own := func(c *tenantState) *tools.Surface { return c.surface }
+	return append(convert.Each(d.tenants.listOpened(), own), d.surface)
 }
 
 // isKnownElsewhere reports whether another endpoint knows a session.

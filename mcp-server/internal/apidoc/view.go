@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
 
 // Lengths of types in the results of a search, in characters.
@@ -391,9 +391,5 @@ func cutBytes(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	end := max(most-len("…"), 0)
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return strings.TrimRight(s[:end], " ") + "…"
+	return strings.TrimRight(safetext.CutText(s, max(most-len("…"), 0), ""), " ") + "…"
 }

@@ -1,6 +1,7 @@
 package sandboxfleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -31,10 +32,8 @@ type Slices struct {
 
 // InCluster returns the slices of a service, followed with the pod's account.
 func InCluster(getenv func(string) string, namespace, service string) (*Slices, error) {
-	host, port := getenv("KUBERNETES_SERVICE_HOST"), getenv("KUBERNETES_SERVICE_PORT_HTTPS")
-	if port == "" {
-		port = getenv("KUBERNETES_SERVICE_PORT")
-	}
+	host := getenv("KUBERNETES_SERVICE_HOST")
+	port := cmp.Or(getenv("KUBERNETES_SERVICE_PORT_HTTPS"), getenv("KUBERNETES_SERVICE_PORT"))
 	if host == "" || port == "" {
 		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: run this in a pod")
 	}

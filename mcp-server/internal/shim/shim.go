@@ -11,6 +11,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"golang.org/x/net/netutil"
 )
 
 // Config configures a Server.
@@ -56,9 +58,7 @@ type Server struct {
 
 // New returns a Server. It does not connect to the engine yet.
 func New(cfg Config) (*Server, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	engine, err := client.New(client.WithHost(cfg.Engine))
 	if err != nil {
 		return nil, fmt.Errorf("reading the engine's address: %w", err)
@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	srv.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
-	err := srv.Serve(&limitedListener{Listener: l, free: make(chan struct{}, maxConns)})
+	err := srv.Serve(netutil.LimitListener(l, maxConns))
 	cancel()
 	s.relays.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
@@ -191,33 +191,4 @@ func (s *Server) inspectExec(ctx context.Context, w http.ResponseWriter, id stri
 		ExitCode        int
 		Pid             int
 	}{got.ID, got.ContainerID, got.Running, got.ExitCode, got.PID})
-}
-
-// limitedListener bounds the number of open connections.
-type limitedListener struct {
-	net.Listener
-	free chan struct{}
-}
-
-// Accept waits for a place, then for a connection.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	l.free <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
-	}
-	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
-}
-
-// limitedConn frees its place when it is closed.
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-// Close closes the connection and frees its place.
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -116,10 +117,7 @@ func toolLines(list []toolsignature.Tool) (lines []string, typed bool) {
 	if size <= typedLines {
 		return lines, true
 	}
-	for _, t := range list {
-		lines = append(lines, t.ShortLine())
-	}
-	return lines, false
+	return convert.Each(list, toolsignature.Tool.ShortLine), false
 }
 
 // memberAccess returns a property access in code: .name, or ["name"].

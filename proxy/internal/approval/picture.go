@@ -284,13 +284,8 @@ func diffLists(before, after string) (added, removed []string, are bool) {
 	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil || a == nil || b == nil {
 		return nil, nil, false
 	}
-	text := func(list []json.RawMessage) (out []string) {
-		for _, v := range list {
-			out = append(out, string(v))
-		}
-		return out
-	}
-	as, bs := text(a), text(b)
+	text := func(v json.RawMessage) string { return string(v) }
+	as, bs := convert.Each(a, text), convert.Each(b, text)
 	added, removed = without(bs, as), without(as, bs)
 	// If elements only moved, or occur more than once, the lists are shown as a whole.
 	few := len(added)+len(removed) <= maxFields && len(added)+len(removed) > 0

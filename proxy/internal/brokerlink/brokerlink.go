@@ -13,8 +13,10 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -28,10 +30,7 @@ const (
 )
 
 // Broker is the connection. The zero Broker has no connection. It is safe for concurrent use.
-type Broker struct {
-	mu   sync.Mutex
-	line *brokerConn
-}
+type Broker struct{ line atomic.Pointer[brokerConn] }
 
 type brokerConn struct {
 	conn *http.ClientConn
@@ -41,7 +40,7 @@ type brokerConn struct {
 // Serve makes c the broker's connection and ends an earlier one. It returns when c or ctx has ended.
 func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	l := &brokerConn{done: make(chan struct{})}
-	over := &closingConn{Conn: c, closed: sync.OnceFunc(func() { close(l.done) })}
+	over := rpc.OnClose(c, sync.OnceFunc(func() { close(l.done) }))
 	defer over.Close()
 	tr := &http.Transport{
 		DialContext:        func(context.Context, string, string) (net.Conn, error) { return over, nil },
@@ -55,8 +54,12 @@ func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	if l.conn, err = tr.NewClientConn(ctx, "http", proxyapi.ServersHost+":80"); err != nil {
 		return fmt.Errorf("talking to the broker: %w", err)
 	}
-	b.replaceConn(l)
-	defer b.removeConn(l)
+	if old := b.line.Swap(l); old != nil {
+		// Only the newest connection is used.
+		_ = old.conn.Close()
+	}
+	// A newer connection may already have replaced this one.
+	defer b.line.CompareAndSwap(l, nil)
 	defer func() { _ = l.conn.Close() }()
 	select {
 	case <-ctx.Done():
@@ -65,41 +68,16 @@ func (b *Broker) Serve(ctx context.Context, c net.Conn) error {
 	return nil
 }
 
-// replaceConn makes l the connection and closes the earlier one.
-func (b *Broker) replaceConn(l *brokerConn) {
-	b.mu.Lock()
-	old := b.line
-	b.line = l
-	b.mu.Unlock()
-	if old != nil {
-		// Only the newest connection is used.
-		_ = old.conn.Close()
-	}
-}
-
-// removeConn forgets a connection that has ended.
-func (b *Broker) removeConn(l *brokerConn) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	// A newer connection may already have replaced this one.
-	if b.line == l {
-		b.line = nil
-	}
-}
-
 // IsConnected reports whether a broker is connected.
 func (b *Broker) IsConnected() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.line != nil && b.line.conn.Err() == nil
+	l := b.line.Load()
+	return l != nil && l.conn.Err() == nil
 }
 
 // RoundTrip sends a request to the broker. It returns ErrNone without a connection. After any other error the broker
 // may have acted on the request.
 func (b *Broker) RoundTrip(r *http.Request) (*http.Response, error) {
-	b.mu.Lock()
-	l := b.line
-	b.mu.Unlock()
+	l := b.line.Load()
 	if l == nil || l.conn.Err() != nil {
 		return nil, ErrNone
 	}
@@ -112,16 +90,4 @@ func (b *Broker) RoundTrip(r *http.Request) (*http.Response, error) {
 		context.AfterFunc(r.Context(), func() { _ = resp.Body.Close() })
 	}
 	return resp, err
-}
-
-// closingConn calls closed when the connection is closed.
-type closingConn struct {
-	net.Conn
-	closed func()
-}
-
-func (c *closingConn) Close() error {
-	err := c.Conn.Close()
-	c.closed()
-	return err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -187,10 +188,8 @@ func hintUnknownName(host catalog.Host, c *catalog.Catalog, run policy.Run) prox
 		if run.IsClosed() && !run.CanUse(a.Name) {
 			continue
 		}
-		var names []string
-		for _, cr := range a.Credentials[:min(len(a.Credentials), 12)] {
-			names = append(names, cr.Name)
-		}
+		first := a.Credentials[:min(len(a.Credentials), 12)]
+		names := convert.Each(first, func(cr catalog.Credential) string { return cr.Name })
 		text += " The API " + a.Name + " has " + strings.Join(names, ", ") + "."
 	}
 	return proxyapi.Hint{Code: "not_swapped_" + swap.CodeUnknown, Text: text, Host: host.String()}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -209,11 +210,7 @@ func (x *exchange) noteReports() {
 
 // toSwaps converts a report of package swap to the form that receipts use.
 func toSwaps(list []swap.Swap) []proxyapi.Swap {
-	var out []proxyapi.Swap
-	for _, w := range list {
-		out = append(out, proxyapi.Swap{Name: w.Name, In: w.In})
-	}
-	return out
+	return convert.Each(list, func(w swap.Swap) proxyapi.Swap { return proxyapi.Swap{Name: w.Name, In: w.In} })
 }
 
 // countedBody counts the bytes of a request's body.

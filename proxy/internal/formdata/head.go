@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Part is the head of a part.
@@ -65,7 +67,7 @@ func readHead(src *bufio.Reader, t Type) (*Part, int, error) {
 // parseHeader parses one line of a head. It returns the name of the header in lower case.
 func (p *Part) parseHeader(line string) (name string, err error) {
 	name, value, found := strings.Cut(line, ":")
-	if !found || !isToken(name) {
+	if !found || !httpguts.ValidHeaderFieldName(name) {
 		return "", &Error{"a part's head has a folded line, or one that is not a header"}
 	}
 	value = strings.Trim(value, " \t")
@@ -100,7 +102,7 @@ func (p *Part) parseDisposition(value string) error {
 	if err != nil {
 		return err
 	}
-	if !isToken(word) || p.form && !strings.EqualFold(word, "form-data") {
+	if !httpguts.ValidHeaderFieldName(word) || p.form && !strings.EqualFold(word, "form-data") {
 		return &Error{"a part has no Content-Disposition: form-data with a name"}
 	}
 	for _, q := range list {

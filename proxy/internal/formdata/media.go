@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
@@ -79,7 +81,7 @@ func ParseType(values []string) (Type, error) {
 	}
 	t := Type{strings.ToLower(media), params, strings.Trim(values[0], " \t")}
 	major, minor, _ := strings.Cut(t.Media, "/")
-	if !isToken(major) || !isToken(minor) {
+	if !httpguts.ValidHeaderFieldName(major) || !httpguts.ValidHeaderFieldName(minor) {
 		return Type{}, &Error{"its Content-Type is not of the form type/subtype"}
 	}
 	if t.IsMultipart() && !isBoundary(t.Boundary()) {
@@ -140,7 +142,7 @@ func (t Type) String() string {
 	}
 	s := t.Media
 	for _, p := range t.params {
-		if isToken(p.value) {
+		if httpguts.ValidHeaderFieldName(p.value) {
 			s += "; " + p.name + "=" + p.value
 		} else {
 			s += "; " + p.name + `="` + p.value + `"` // it contains no quotes or backslashes
@@ -184,7 +186,7 @@ func parseParameter(s, file string) (p param, rest string, more bool, err error)
 	name, s, found := strings.Cut(s, "=")
 	//defence:multipart
 	unusual := strings.ContainsAny(name, "*%'")
-	if !found || !isToken(name) || unusual {
+	if !found || !httpguts.ValidHeaderFieldName(name) || unusual {
 		return p, "", false, &Error{"a header has a parameter with an unusual name, or without a name"}
 	}
 	p.name = strings.ToLower(name)
@@ -204,7 +206,7 @@ func parseParameter(s, file string) (p param, rest string, more bool, err error)
 		p.value, rest = s[:n], s[n:]
 		//defence:multipart
 		unusual := strings.ContainsAny(p.value, "'%*")
-		if !isToken(p.value) || unusual {
+		if !httpguts.ValidHeaderFieldName(p.value) || unusual {
 			return p, "", false, &Error{"a header has a parameter whose value needs quotes"}
 		}
 	}
@@ -216,13 +218,6 @@ func parseParameter(s, file string) (p param, rest string, more bool, err error)
 		return p, "", false, &Error{"a header has something after a parameter"}
 	}
 	return p, rest, true, nil
-}
-
-// isToken reports whether a text is a token (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return c <= ' ' || c > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
-	})
 }
 
 // isBoundary reports whether a text is a boundary (RFC 2046, section 5.1.1) without characters that servers treat

@@ -12,6 +12,7 @@
 package mint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -305,10 +306,7 @@ func (m *Minter) openStoreOnce(needed bool, patience time.Duration) (*tokenStore
 // configuration. It returns nil if there is no such state.
 func (m *Minter) adoptState(a *catalog.API, cr catalog.Credential) *credentialState {
 	m.mu.Lock()
-	s := m.states[cr.Name]
-	if s == nil {
-		s = m.leaving[cr.Name]
-	}
+	s := cmp.Or(m.states[cr.Name], m.leaving[cr.Name])
 	m.mu.Unlock()
 	if s == nil || s.conf.MintDigest() != cr.MintDigest() {
 		return nil

@@ -1,12 +1,14 @@
 package mint
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
@@ -24,10 +26,7 @@ func (m *Minter) ForgetLogin(name string) error {
 		return errStorage
 	}
 	m.mu.Lock()
-	s := m.states[name]
-	if s == nil {
-		s = m.leaving[name]
-	}
+	s := cmp.Or(m.states[name], m.leaving[name])
 	m.mu.Unlock()
 	if s == nil {
 		if err := st.removeState(name); err != nil {
@@ -105,10 +104,9 @@ func (m *Minter) ListCredentials() []credentialapi.Credential {
 	m.mu.Lock()
 	states := slices.Collect(maps.Values(m.states))
 	m.mu.Unlock()
-	out := []credentialapi.Credential{}
-	for _, s := range states {
-		out = append(out, s.describeState(m.wallTime()))
-	}
+	out := convert.Each(states, func(s *credentialState) credentialapi.Credential {
+		return s.describeState(m.wallTime())
+	})
 	slices.SortFunc(out, func(a, b credentialapi.Credential) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

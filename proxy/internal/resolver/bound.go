@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 )
 
 // maxStreams is the number of TCP connections that one slot may have open. A DNS client needs one for a moment.
@@ -31,7 +33,7 @@ func (b *boundedListener) Accept() (net.Conn, error) {
 		}
 		if who, ok := b.admitConn(c); ok {
 			// Close may be called more than once.
-			return &countedConn{Conn: c, leave: sync.OnceFunc(func() { b.releaseConn(who) })}, nil
+			return rpc.OnClose(c, sync.OnceFunc(func() { b.releaseConn(who) })), nil
 		}
 		// An error would end the loop of package dns, and Resolver.Serve with it.
 		_ = c.Close()
@@ -62,15 +64,4 @@ func (b *boundedListener) releaseConn(who netip.Addr) {
 	if b.open[who]--; b.open[who] == 0 {
 		delete(b.open, who)
 	}
-}
-
-// countedConn is a connection that is counted until it is closed.
-type countedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (s *countedConn) Close() error {
-	defer s.leave()
-	return s.Conn.Close()
 }

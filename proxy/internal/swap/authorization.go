@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
@@ -119,7 +121,7 @@ func readParameter(s string) (n int, text string, quoted bool) {
 // isParameterList reports whether s is an optional scheme and a list of parameters that all parsers split in the same
 // way. Each parameter may occur once.
 func isParameterList(s string) bool {
-	if scheme, rest, ok := strings.Cut(strings.TrimSpace(s), " "); ok && isHTTPToken(scheme) {
+	if scheme, rest, ok := strings.Cut(strings.TrimSpace(s), " "); ok && httpguts.ValidHeaderFieldName(scheme) {
 		s = rest
 	}
 	seen := map[string]bool{}
@@ -127,7 +129,7 @@ func isParameterList(s string) bool {
 		key, rest, ok := strings.Cut(s, "=")
 		key = strings.ToLower(key)
 		// An asterisk or an apostrophe marks an extended value (RFC 8187), which some parsers decode by its charset.
-		if !ok || !isHTTPToken(key) || strings.Contains(key, "*") || strings.Contains(key, "'") || seen[key] {
+		if !ok || !httpguts.ValidHeaderFieldName(key) || strings.ContainsAny(key, "*'") || seen[key] {
 			return false
 		}
 		seen[key] = true
@@ -152,11 +154,6 @@ const (
 	alphanumeric  = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	bareParameter = alphanumeric + "-._~+/=:@!#$%&*^|"
 )
-
-// isHTTPToken reports whether a word is a token (RFC 9110, 5.6.2).
-func isHTTPToken(s string) bool {
-	return s != "" && strings.Trim(s, alphanumeric+"!#$%&'*+-.^_`|~") == ""
-}
 
 // renderParameter writes a value, in quotes if it had them or needs them.
 func renderParameter(v string, quoted bool) string {

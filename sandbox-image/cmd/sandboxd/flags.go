@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -118,15 +119,9 @@ func parseServe(args []string, s settings.Settings) (serveFlags, error) {
 		errs = append(errs, err)
 		*p.path = abs
 	}
-	if f.code == "" {
-		f.code = filepath.Join(f.state, "code")
-	}
-	if f.out == "" {
-		f.out = filepath.Join(f.state, "out")
-	}
-	if f.packages == "" {
-		f.packages = filepath.Join(f.state, "packages")
-	}
+	f.code = cmp.Or(f.code, filepath.Join(f.state, "code"))
+	f.out = cmp.Or(f.out, filepath.Join(f.state, "out"))
+	f.packages = cmp.Or(f.packages, filepath.Join(f.state, "packages"))
 	for _, path := range []*string{
 		&f.code, &f.out, &f.packages, &f.bridge, &f.programs, &f.typescript, &f.uv, &f.folders,
 	} {

@@ -7,6 +7,7 @@
 package typecheck
 
 import (
+	"cmp"
 	_ "embed" // globals.d.ts
 	"encoding/json"
 	"regexp"
@@ -45,10 +46,7 @@ func compilerFiles(modules []sandboxapi.Module) map[string][]byte {
 		untyped:               compilerConfig(nil, "globals.d.ts", "any.d.ts"),
 	}
 	for _, m := range modules {
-		text := m.Types
-		if text == "" {
-			text = "declare const api: any;\nexport = api;\n"
-		}
+		text := cmp.Or(m.Types, "declare const api: any;\nexport = api;\n")
 		out[dir+"/api-"+m.Name+".d.ts"] = []byte(text)
 	}
 	return out
