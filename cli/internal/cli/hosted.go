@@ -119,8 +119,8 @@ func clientsCommand(e *Env) *cobra.Command {
 These are clients such as claude.ai that logged in at this CodeForge. An
 identity provider has its own list.
 
-Exit codes: 0 done; 1 there is no such client, or CodeForge does not run; 2 wrong
-command line.`,
+Exit codes: 0 done; 1 there is no such client, or CodeForge does not run; 2
+wrong command line.`,
 		"codeforge clients list", "codeforge clients revoke K3VDZ7QXA2MB")
 	t := targetFlags(c.PersistentFlags())
 	list := &cobra.Command{
@@ -151,7 +151,8 @@ the name that the client chose, and the time of its last token.`,
 		Long: `
 The client's tokens are invalid at once. Its open streams end within two
 seconds. A running call may end.`,
-		Example: exampleText("codeforge clients revoke K3VDZ7QXA2MB"),
+		Example: exampleText("codeforge clients revoke K3VDZ7QXA2MB",
+			"codeforge clients revoke K3VDZ7QXA2MB --state /srv/cf/.codeforge"),
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			op, err := t.connectOperator(c.Context(), e)
