@@ -197,7 +197,7 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/confine":  {"host-files"},
 		"./internal/membudget":              {"memory-patience"},
 		"./proxy/internal/podslots":         {"pod-address"},
-		"./sandbox-image/internal/packages": {"package-lock", "package-files", "package-hooks"},
+		"./sandbox-image/internal/packages": {"package-lock", "package-files", "package-checksums", "package-hooks"},
 		"./sandbox-image/internal/jail":     {"package-wheels"},
 		"./sandbox-image/internal/output":   {"file-names", "out-links"},
 		"./mcp-server/cmd/mcp-server":       {"freeze-elsewhere"},

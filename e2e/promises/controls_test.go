@@ -105,6 +105,7 @@ var promisesOf = map[string][]string{
 	"out-links":          {"files-are-data"},
 	"output-limit":       {"bounded-work"},
 	"override":           {"restricted-methods"},
+	"package-checksums":  {"first-installed-package"},
 	"package-files":      {"first-installed-package"},
 	"package-hooks":      {"first-installed-package"},
 	"package-lock":       {"first-installed-package"},

@@ -1,5 +1,8 @@
 """Installs a package of PyPI into FOLDER/python, as FOLDER/requirements.lock says. Makes the lock file if it is missing.
 
+If FOLDER/known lists files of a version, the new lock file has only these. So a file that the index got later does not
+prevent an installation. sandboxd checks the lock file again.
+
 Arguments: uv, FOLDER, the package as NAME==VERSION, options of uv, --, and constraints on dependencies. The index is in
 UV_DEFAULT_INDEX.
 """
@@ -26,11 +29,27 @@ def run_uv(*words):
         sys.exit(code)
 
 
+def read_pins(name):
+    """Reads the checksums of each NAME==VERSION. A line that begins with a space continues a version."""
+    pins = {}
+    for line in open(name) if os.path.exists(name) else ():
+        words = line.replace("\\", " ").split()
+        if words and not line.startswith(" "):
+            pin = pins.setdefault(words.pop(0), [])
+        if words:
+            pin += words
+    return pins
+
+
 if not os.path.exists(lock):
     run_uv("pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate",
            "--output-file", lock + ".new", "--constraints", write_lines("constraints", constraints),
            write_lines("requirements", [package]))
-    os.rename(lock + ".new", lock)
+    known = read_pins(folder + "/known")
+    with open(lock, "w") as f:
+        for pin, files in read_pins(lock + ".new").items():
+            # If the index has other files only, they stay, so that sandboxd reports them.
+            f.write(" \\\n    ".join([pin] + ([h for h in files if h in known.get(pin, files)] or files)) + "\n")
 # A link into the cache would let a later installation change the package.
 run_uv("pip", "install", "--require-hashes", "--no-deps", "--link-mode", "copy", "--compile-bytecode",
        "--target", folder + "/python", "--requirements", lock)

@@ -202,6 +202,27 @@ func TestWheels(t *testing.T) {
 			}
 		}
 	})
+	t.Run("known files", func(t *testing.T) {
+		r := newWheelRig(t)
+		first, later := wheel(t, map[string]string{"probe.py": "1\n"}), wheel(t, map[string]string{"probe.py": "2\n"})
+		r.index.addFile("probe-1.0.0-py3-none-any.whl", first)
+		r.index.addFile("probe-1.0.0-1-py3-none-any.whl", later) // a later build, which uv would prefer
+		sum := func(file []byte) string { return fmt.Sprintf("--hash=sha256:%x", sha256.Sum256(file)) }
+		for known, want := range map[string]string{
+			"probe==1.0.0 " + sum(first) + "\n": "probe==1.0.0 \\\n    " + sum(first) + "\n",
+			"probe==1.0.0 --hash=sha256:00\n":   sum(later),
+			"other==1.0.0 " + sum(first) + "\n": sum(later),
+		} {
+			dir := t.TempDir()
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "known"), []byte(known), 0o644))
+			out, err := r.install(t, "pypi:probe@1.0.0", dir)
+			lock, _ := os.ReadFile(filepath.Join(dir, "requirements.lock"))
+			code, _ := os.ReadFile(filepath.Join(dir, sandboxapi.PythonDir, "probe.py"))
+			if isFirst := string(code) == "1\n"; err != nil || !strings.Contains(string(lock), want) || isFirst != strings.HasPrefix(want, "probe") {
+				t.Errorf("known %q: %v: %s\nlock %q, code %q", known, err, out, lock, code)
+			}
+		}
+	})
 	t.Run("constraints", func(t *testing.T) {
 		r := newWheelRig(t)
 		r.index.addFile("probe-1.0.0-py3-none-any.whl", wheel(t, map[string]string{"probe.py": ""}))

@@ -23,6 +23,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// denoLock is a lock file of Deno with one version of pkg's name, or without a checksum.
+func denoLock(integrity string) string {
+	return `{"version":"5","specifiers":{},"npm":{"@scope/name@1.2.3":{"integrity":"` + integrity + `"}}}`
+}
+
 // installed makes a folder as Deno leaves it.
 func installed(t *testing.T, lock string) string {
 	t.Helper()
@@ -50,7 +55,7 @@ func TestSeal(t *testing.T) {
 	if _, err := s.RegistryOf(pkg); !errors.Is(err, sandboxapi.ErrNotInstalled) {
 		t.Error(err)
 	}
-	must(t, s.SealPackage(pkg, registry, installed(t, "lock")))
+	must(t, s.SealPackage(pkg, registry, installed(t, denoLock("sha512-1"))))
 	if got, err := s.RegistryOf(pkg); got != registry || err != nil {
 		t.Errorf("%q %v", got, err)
 	}
@@ -67,7 +72,7 @@ func TestSeal(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(base, "node_analysis_cache_v2")); err == nil {
 		t.Error("a cache was copied")
 	}
-	must(t, s.SealPackage(pkg, "https://other.example.com/", installed(t, "other")))
+	must(t, s.SealPackage(pkg, "https://other.example.com/", installed(t, denoLock("sha512-1"))))
 	if got, _ := s.RegistryOf(pkg); got != registry {
 		t.Errorf("a sealed package was replaced: %q", got)
 	}
@@ -162,8 +167,46 @@ func TestKnownFiles(t *testing.T) {
 			t.Errorf("%s: %v", pkg, err)
 		}
 	}
+	// The same holds for dependencies.
+	if err := seal(s, "pypi:b@1.0", "b==1.0 \\\n    --hash=sha256:77\nz==1 \\\n    --hash=sha256:88\n"); err == nil ||
+		!strings.Contains(err.Error(), "other files for z==1 ") {
+		t.Errorf("another file of a dependency: %v", err)
+	}
+	folder := t.TempDir()
+	_, err = s.GiveLock("pypi:b@1.0", "", folder)
+	must(t, err)
+	known, err := os.ReadFile(filepath.Join(folder, "known"))
+	must(t, err)
+	if !strings.Contains(string(known), "\nz==1 --hash=sha256:33\nz==2 --hash=sha256:44\n") {
+		t.Errorf("known files: %q", known)
+	}
 	if err := seal(s, "pypi:unnamed@1.0", first); err == nil || !strings.Contains(err.Error(), "does not name unnamed") {
 		t.Errorf("a lock file without the package: %v", err)
+	}
+}
+
+// TestKnownTarballs: a version of npm that was installed once has no other bytes in another list of packages, as a server,
+// or as a dependency. A version without a SHA-512 is not installed, because its later bytes could not be compared.
+// Promise: first-installed-package
+func TestKnownTarballs(t *testing.T) {
+	s, _ := open(t)
+	lock := func(entries string) string { return `{"version":"5","specifiers":{},"npm":{` + entries + `}}` }
+	must(t, s.SealPackage("npm:a@1.0.0 npm:b@1.0.0", registry, installed(t, lock(
+		`"a@1.0.0":{"integrity":"sha512-a"},"b@1.0.0":{"integrity":"sha512-b"},"@s/c_d@2.0.0_a@1.0.0":{"integrity":"sha512-c"}`))))
+	for set, row := range map[string]struct{ lock, want string }{
+		"npm:a@1.0.0 npm:b@1.1.0": {lock(`"a@1.0.0":{"integrity":"sha512-x"},"b@1.1.0":{"integrity":"sha512-y"}`), "other files for a@1.0.0 "},
+		"npm:b@1.0.0":             {lock(`"b@1.0.0":{"integrity":"sha512-x"}`), "other files for b@1.0.0 "},
+		"npm:d@1.0.0": {lock(`"d@1.0.0":{"integrity":"sha512-d"},"@s/c_d@2.0.0_@x/y@1.0.0":{"integrity":"sha512-x"}`),
+			"other files for @s/c_d@2.0.0 "},
+		"npm:e@1.0.0": {lock(`"e@1.0.0":{"tarball":"https://packages.example.com/e.tgz"}`), "no SHA-512 checksum of e@1.0.0,"},
+		"npm:f@1.0.0": {lock(`"f@1.0.0":{"integrity":"42786f4bb4a2f55418e65e488d1b986b63ba4fa5"}`), "no SHA-512 checksum of f@1.0.0,"},
+		"npm:g@1.0.0": {`{"npm":[]}`, "not Deno's"},
+		"npm:a@1.0.0": {lock(`"a@1.0.0":{"integrity":"sha512-a"},"@s/c_d@2.0.0_@x/y@1.0.0":{"integrity":"sha512-c"}`), ""},
+	} {
+		err := s.SealPackage(set, registry, installed(t, row.lock))
+		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", set, err, row.want)
+		}
 	}
 }
 
@@ -193,7 +236,7 @@ func TestSealRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, dir := open(t)
-			folder := installed(t, "lock")
+			folder := installed(t, denoLock("sha512-1"))
 			must(t, change(folder))
 			if err := s.SealPackage(pkg, registry, folder); err == nil {
 				t.Error("it was sealed")
@@ -213,15 +256,16 @@ func TestSealRefuses(t *testing.T) {
 // Promise: first-installed-package
 func TestLock(t *testing.T) {
 	s, dir := open(t)
+	first := denoLock("sha512-1")
 	if given, err := s.GiveLock(pkg, "", t.TempDir()); given || err != nil {
 		t.Errorf("%v %v", given, err)
 	}
-	must(t, s.SealPackage(pkg, registry, installed(t, "first")))
+	must(t, s.SealPackage(pkg, registry, installed(t, first)))
 	must(t, os.RemoveAll(filepath.Join(dir, sandboxapi.PackageKey(pkg))))
-	must(t, s.SealPackage(pkg, registry, installed(t, "second")))
+	must(t, s.SealPackage(pkg, registry, installed(t, denoLock("sha512-1")+"\n")))
 	folder := t.TempDir()
 	given, err := s.GiveLock(pkg, "", folder)
-	if data, readErr := os.ReadFile(filepath.Join(folder, "deno.lock")); !given || err != nil || string(data) != "first" {
+	if data, readErr := os.ReadFile(filepath.Join(folder, "deno.lock")); !given || err != nil || string(data) != first {
 		t.Errorf("%v %v %q %v", given, err, data, readErr)
 	}
 }
@@ -229,7 +273,7 @@ func TestLock(t *testing.T) {
 // TestOpenTidies: what an interrupted installation left is removed, and sealed packages stay.
 func TestOpenTidies(t *testing.T) {
 	s, dir := open(t)
-	must(t, s.SealPackage(pkg, registry, installed(t, "lock")))
+	must(t, s.SealPackage(pkg, registry, installed(t, denoLock("sha512-1"))))
 	must(t, os.MkdirAll(filepath.Join(dir, "0123.new", "npm"), 0o700))
 	s, err := OpenStore(dir, "3.11")
 	must(t, err)
@@ -284,7 +328,7 @@ func TestSet(t *testing.T) {
 		}
 	}
 	s, dir := open(t)
-	const lock = `{"version":"5","specifiers":{"npm:@scope/name@1.2.3":"1.2.3_x@1.0.0"},"npm":{}}`
+	const lock = `{"version":"5","specifiers":{"npm:@scope/name@1.2.3":"1.2.3_x@1.0.0"},"npm":{"x@1.0.0":{"integrity":"sha512-1"}}}`
 	must(t, s.SealPackage(pkg, registry, installed(t, lock)))
 	folder := t.TempDir()
 	frozen, err := s.GiveLock(set, pkg, folder)

@@ -14,7 +14,7 @@ func TestTidy(t *testing.T) {
 	s, dir := open(t)
 	const wanted, used, other = "npm:wanted@1.0.0", "npm:used@1.0.0", "npm:other@1.0.0"
 	for _, pkg := range []string{wanted, used, other} {
-		must(t, s.SealPackage(pkg, registry, installed(t, "lock of "+pkg)))
+		must(t, s.SealPackage(pkg, registry, installed(t, denoLock("sha512-1"))))
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "lost+found"), 0o700))
 	release := s.HoldPackage(used)
@@ -53,6 +53,6 @@ func TestTidy(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	left(wanted)
-	must(t, s.SealPackage(other, registry, installed(t, "again")))
+	must(t, s.SealPackage(other, registry, installed(t, denoLock("sha512-1"))))
 	left(wanted, other)
 }
