@@ -174,12 +174,24 @@ func doors(t *testing.T, w *world.World) {
 		_ = c.Close()
 	}
 	r := w.MustExecute(t, fmt.Sprintf(`for (const at of [%q, "127.0.0.1", "10.77.0.2", "198.18.0.1", "169.254.169.254", "10.96.0.1", "10.99.1.1"]) {
-  for (const port of [8443, 8444, 6443, 10250]) {
+  for (const port of [8443, 844, 6443, 10250]) {
     try { (await Deno.connect({ hostname: at, port })).close(); console.log("open", at, port); } catch (e) { if (!(e instanceof Deno.errors.ConnectionRefused) && !(e instanceof Deno.errors.NotCapable)) console.log(at, port, String(e)); }
   }
 }`, ip))
 	if r.Out != "" {
 		t.Errorf("%s%s", r.Out, r.Notes)
+	}
+	// A port that code may listen on could be taken while the proxy restarts.
+	control, err := world.Kube(ctx, "", "get", "service", "cf-sandbox", "-n", w.Cluster.Sandboxes, "-o", `jsonpath={.spec.ports[?(@.name=="control")].port}`)
+	testkit.Must(t, err)
+	if r := w.MustPython(t, fmt.Sprintf(`import socket
+for at, port in ("127.0.0.1", %s), ("127.0.0.1", 5000), ("10.77.0.2", 443):
+    try:
+        socket.socket().bind((at, port))
+        print("free")
+    except OSError as e:
+        print(e.strerror)`, control)); r.Out != "Permission denied\nfree\nPermission denied\n" {
+		t.Errorf("listening on port %s: %s%s", control, r.Out, r.Notes)
 	}
 }
 

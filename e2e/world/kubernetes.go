@@ -373,7 +373,7 @@ func (c *Cluster) control() *proxyapi.Client {
 		if err != nil {
 			return nil, err
 		}
-		return id.Dial(ctx, ip+":8444", mtls.Sandbox)
+		return id.Dial(ctx, ip+":844", mtls.Sandbox)
 	})
 }
 
