@@ -175,6 +175,9 @@ func parsePackage(words []string) startCommand {
 		if strings.HasSuffix(flag, "registry") || flag == "--userconfig" {
 			return startCommand{refused: otherIndex("its option "+flag, "PACKAGE_REGISTRY")}
 		}
+		if flag == "-c" || flag == "--call" {
+			return startCommand{refused: "its option " + flag + " starts a shell: name the package and its program instead"}
+		}
 		if flag == "-p" || flag == "--package" {
 			if !joined && len(words) > 0 {
 				value, words = words[0], words[1:]

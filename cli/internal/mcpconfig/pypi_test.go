@@ -75,13 +75,17 @@ func TestPinPyPI(t *testing.T) {
 	never := func(string) bool { return false }
 	index := newIndex(t, "mcp-server-time", "mcp_server_time-2026.7.10-py3-none-any.whl", "mcp_server_time-2026.10.19-py3-none-any.whl")
 	for command, want := range map[string]string{
-		"uvx mcp-server-time --x":            `"package":"pypi:mcp-server-time@2026.10.19","registry":"URL","registry_hosts":["files.example.com"],"args":["--x"]`,
-		"uvx mcp-server-time@2026.7.10":      `"package":"pypi:mcp-server-time@2026.7.10","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
-		"uvx mcp-server-time[x]@2026.7.10":   `"package":"pypi:mcp-server-time[x]@2026.7.10","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
-		"uvx --with mcp<3 mcp-server-time":   `"package":"pypi:mcp-server-time@2026.10.19","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<3"]`,
-		"uvx --from mcp-server-time==1 tool": `"package":"pypi:mcp-server-time@1/tool","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
-		"uvx mcp-server-time>=1":             "refused",
-		"uvx mcp-server-none":                "refused",
+		"uvx mcp-server-time --x":                                             `"package":"pypi:mcp-server-time@2026.10.19","registry":"URL","registry_hosts":["files.example.com"],"args":["--x"]`,
+		"uvx mcp-server-time@2026.7.10":                                       `"package":"pypi:mcp-server-time@2026.7.10","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
+		"uvx mcp-server-time[x]@2026.7.10":                                    `"package":"pypi:mcp-server-time[x]@2026.7.10","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
+		"uvx --with mcp<3 mcp-server-time":                                    `"package":"pypi:mcp-server-time@2026.10.19","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<3"]`,
+		"uvx --from mcp-server-time==1 tool":                                  `"package":"pypi:mcp-server-time@1/tool","registry":"URL","registry_hosts":["files.example.com"],"constraints":["mcp<2"]`,
+		"uvx mcp-server-time>=1":                                              "refused",
+		"uvx mcp-server-none":                                                 "refused",
+		"uvx mcp-server-time@https://files.acme.example/a-1-py3-none-any.whl": "refused",
+		"uvx --from mcp-server-time@https://files.acme.example/a-1-py3-none-any.whl tool": "refused",
+		"npx -c mcp-server-time":         "refused",
+		"npx --call=x --package=x@1.0.0": "refused",
 		// A package of a named index may be another person's in the user's own.
 		"uvx --index-url https://index.acme.example/simple mcp-server-time":          "refused",
 		"uvx --default-index=https://index.acme.example/simple mcp-server-time":      "refused",
