@@ -161,16 +161,20 @@ def find_skill(fullname, name):
     return None
 
 
-def prepare_imports(packages):
+def prepare_imports():
     own = os.path.dirname(__file__)
     sys.path[:] = [p for p in sys.path if p != own]  # Python itself adds own, as main.py's directory
-    if packages:
-        sys.path.append(packages)
     skills = type(sys)("skills")
     skills.__path__ = []
     sys.modules["skills"] = skills
     sys.meta_path.append(SkillFinder)
     sys.path_hooks.insert(0, SkillPath.open_path)
+
+
+def add_packages(folders):
+    """Makes packages importable, after the standard library and before the machine's own packages."""
+    at = next((i for i, p in enumerate(sys.path) if p.endswith("-packages")), len(sys.path))
+    sys.path[at:at] = folders
 
 
 def keep_modules():
@@ -277,11 +281,13 @@ def exit_process(status):
 def start_run():
     packages = os.environ.pop("CODEFORGE_PACKAGES", "")
     os.environ.pop("PYTHONPATH", None)
-    prepare_imports(packages)
+    prepare_imports()
     define_show()
     servers = await_order()
     if servers is not None:
         define_mcp(*servers)
+    if packages:  # only now, so that no package replaces a module that CodeForge imports
+        add_packages(packages.split(":"))
     path = sys.orig_argv[-1]
     code = compile_top_level_await(path)
     if code is not None:

@@ -94,9 +94,22 @@ func PackageKey(pkg string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// PackageSet returns the text that identifies packages that are installed together: in any order, the same set.
+// PackageSet returns the text that identifies packages of one kind that are installed together: in any order, the same
+// set.
 func PackageSet(packages []string) string {
 	return strings.Join(slices.Sorted(slices.Values(packages)), " ")
+}
+
+// SplitPackages returns the packages of npm and those of PyPI. Each kind is a separate PackageSet.
+func SplitPackages(packages []string) (npm, pypi []string) {
+	for _, pkg := range packages {
+		if IsPyPI(pkg) {
+			pypi = append(pypi, pkg)
+		} else {
+			npm = append(npm, pkg)
+		}
+	}
+	return npm, pypi
 }
 
 // Packages is the body of PUT /v1/packages: the wanted packages of MCP servers, each as in ServerHead, and PackageSets.
@@ -353,8 +366,8 @@ type Permissions struct {
 	// AllowNet lists the host names to which code may connect, e.g. "api.stripe.com" or "*.example.com"; ["*"] allows all
 	// (YOLO_MODE). The security boundary is the kernel's rules and the proxy, not Deno's permissions.
 	AllowNet []string `json:"allow_net"`
-	// Packages are the packages that code in TypeScript may import, each npm:NAME@VERSION. If they are not installed as
-	// one PackageSet, the answer is ErrNotInstalled and the current set stays.
+	// Packages are the packages that code may import: npm:NAME@VERSION in TypeScript, pypi:NAME@VERSION in Python. If those
+	// of one kind are not installed as one PackageSet, the answer is ErrNotInstalled and the current set stays.
 	Packages []string `json:"packages,omitempty"`
 }
 

@@ -20,14 +20,8 @@ var codePackages = []string{"npm:probe@1.2.3", "npm:@scope/other@2.0.0-rc.1"}
 // pinForCode seals codePackages as an installation leaves them, and puts them in force.
 func pinForCode(t *testing.T, w *World) {
 	t.Helper()
-	above := filepath.Join(w.Dir, "packages")
-	var st syscall.Stat_t
-	testkit.Must(t, syscall.Stat(above, &st))
-	set := sandboxapi.PackageSet(codePackages)
-	dir := filepath.Join(above, sandboxapi.PackageKey(set))
 	npm := "npm/packages.example.com/"
-	for name, text := range map[string]string{
-		"registry": "https://packages.example.com/", "package": set,
+	sealForCode(t, w, codePackages, map[string]string{
 		"deno.lock": `{"version":"5","specifiers":{"npm:probe@*":"1.2.3","npm:probe@1":"1.2.3","npm:probe@1.2.3":"1.2.3",` +
 			`"npm:@scope/other@2.0.0-rc.1":"2.0.0-rc.1"},"npm":{"probe@1.2.3":{"integrity":"sha512-AA=="},` +
 			`"@scope/other@2.0.0-rc.1":{"integrity":"sha512-AA=="}}}`,
@@ -37,15 +31,71 @@ func pinForCode(t *testing.T, w *World) {
 		npm + "probe/1.2.3/sub.js":                   `export default "sub";`,
 		npm + "@scope/other/2.0.0-rc.1/package.json": `{"name":"@scope/other","version":"2.0.0-rc.1","main":"main.cjs"}`,
 		npm + "@scope/other/2.0.0-rc.1/main.cjs":     `module.exports = require("node:fs").readFileSync(__dirname + "/package.json", "utf8").length;`,
-	} {
+	})
+	w.Packages = codePackages
+	w.AllowHosts(t)
+}
+
+// sealForCode writes a set of packages with these files into the store.
+func sealForCode(t *testing.T, w *World, list []string, files map[string]string) {
+	t.Helper()
+	above := filepath.Join(w.Dir, "packages")
+	var st syscall.Stat_t
+	testkit.Must(t, syscall.Stat(above, &st))
+	set := sandboxapi.PackageSet(list)
+	dir := filepath.Join(above, sandboxapi.PackageKey(set))
+	files["registry"], files["package"] = "https://packages.example.com/", set
+	for name, text := range files {
 		path := filepath.Join(dir, name)
 		testkit.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o444)))
 	}
 	testkit.Must(t, filepath.Walk(dir, func(path string, _ os.FileInfo, err error) error {
 		return errors.Join(err, os.Lchown(path, int(st.Uid), int(st.Gid)))
 	}))
-	w.Packages = codePackages
-	w.AllowHosts(t)
+}
+
+// TestPythonPackages: code in Python imports the packages of PyPI after its standard library, and cannot change them.
+// Code in TypeScript does not see them.
+// Promise: first-installed-package
+func TestPythonPackages(t *testing.T) {
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1, Servers: 1, Python: true, Bridge: BuildPuppet(t)})
+		const code = `import json, probe
+from pathlib import Path
+print(probe.name, json.dumps([1]), "CODEFORGE_PACKAGES" in __import__("os").environ)
+try:
+    Path(probe.__file__).write_text("x")
+except OSError as e:
+    print(type(e).__name__)
+`
+		if r := w.RunCode(t, code, testkit.Patience); r.Exit.Code == 0 || !strings.Contains(r.Stderr, "No module named 'probe'") {
+			t.Errorf("without packages: %+v", r)
+		}
+		pins := []string{"pypi:other@2.0", "pypi:probe@1.0"}
+		ran := `raise SystemExit("a package ran")`
+		sealForCode(t, w, pins, map[string]string{
+			"requirements.lock": "x", "python/probe/__init__.py": `name = "probe"`, "python/json.py": ran, "python/sitecustomize.py": ran,
+			"python/usercustomize.py": ran, "python/x.pth": "import sys; sys.exit(3)", "python/encodings/idna.py": ran,
+		})
+		w.Packages = pins
+		w.AllowHosts(t)
+		for _, private := range []bool{false, true} {
+			w.Private = private
+			r := w.RunCode(t, code, testkit.Patience)
+			if lines := strings.Split(r.Stdout, "\n"); len(lines) != 3 || lines[0] != "probe [1] False" || !strings.Contains(lines[1], "Error") {
+				t.Errorf("private %v: %+v", private, r)
+			}
+		}
+		w.Private, w.Language = false, sandboxapi.LanguageTypeScript
+		if r := w.RunCode(t, `import "npm:probe";`, testkit.Patience); r.Exit.Code == 0 {
+			t.Errorf("TypeScript: %+v", r)
+		}
+		w.Packages, w.Language = nil, sandboxapi.LanguagePython
+		w.AllowHosts(t)
+		if r := w.RunCode(t, code, testkit.Patience); r.Exit.Code == 0 {
+			t.Errorf("after their removal: %+v", r)
+		}
+	})
 }
 
 // TestCodePackages: code imports the pinned packages by each spelling, and no other package. Without packages, nothing

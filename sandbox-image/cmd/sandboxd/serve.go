@@ -116,6 +116,9 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 	if err != nil {
 		return err
 	}
+	if f.servers > 0 && servers.PyPIProblem == "" && f.listen == "" { // mcp-server installs no packages in pods
+		python.Add = addToList
+	}
 	folders, err := findFolders(f)
 	if err != nil {
 		return err
@@ -320,8 +323,9 @@ func askCompiler(ctx context.Context, path string) (string, error) {
 	return version, nil
 }
 
-// Texts for a model: how a user adds packages.
+// Texts for a model: how a user adds packages. The first one is for sandboxes that install packages of PyPI.
 const (
+	addToList        = "run codeforge package add pypi:NAME@VERSION"
 	addToEnvironment = "make a virtual environment, install them there with pip, and set PYTHON_PATH to its python3"
 	addToImage       = "name packages of Debian in .env, e.g. SANDBOX_PYTHON_PACKAGES=python3-pandas, and run rebuild.sh"
 )

@@ -78,13 +78,12 @@ func bindArgs(how, name, to string) []string { return []string{how, path.Join(so
 // bwrapPlan holds everything from which the command line of an interpreter's sandbox is built.
 type bwrapPlan struct {
 	bwrapBox
-	net     []string
-	bait    canaryBait
-	tz      string
-	memory  int64
-	private bool
-	pinned  bool
-	// packages are for Deno only.
+	net      []string
+	bait     canaryBait
+	tz       string
+	memory   int64
+	private  bool
+	pinned   bool
 	packages CodePackages
 	folders  []Folder
 	// code is the name of the code directory, and of the folder below EmbeddedConfig.Out.
@@ -97,7 +96,7 @@ func (p bwrapPlan) commandLine() []string {
 	a := p.commandPrefix(p.packages.addToEnviron(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir)))
 	a = append(a, p.files()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
-	a = append(a, p.packages.bindPackages()...)
+	a = append(a, p.packages.bindForDeno()...)
 	a = append(a, "--chdir", TmpDir, "--", denoPath)
 	return append(a, denoProcess{
 		dir: CodeDir, out: OutDir, ca: caPath, own: p.writableFolder(), pinned: p.pinned, folders: p.folders,
@@ -140,7 +139,7 @@ func (c EmbeddedConfig) runFolders() []confine.StageEntry {
 
 // interpreterRoot returns the entries of an interpreter's root. program is its path there, files its own files.
 func (e *Embedded) interpreterRoot(
-	program string, files []confine.StageEntry, private bool, folders []Folder,
+	program string, files []confine.StageEntry, kind stageKind, folders []Folder,
 ) []confine.StageEntry {
 	root := append([]confine.StageEntry{
 		{Kind: confine.Copy, Path: caPath, Source: e.cfg.CA},
@@ -153,7 +152,7 @@ func (e *Embedded) interpreterRoot(
 	for _, name := range devices() {
 		root = append(root, confine.StageEntry{Kind: confine.Device, Path: name, Source: name})
 	}
-	if private {
+	if kind.private {
 		root = append(root, confine.StageEntry{Kind: confine.Folder, Path: TmpDir})
 	} else {
 		root = append(root, e.cfg.runFolders()...)
@@ -162,7 +161,7 @@ func (e *Embedded) interpreterRoot(
 		root[i].Path = path.Join(rootDir, root[i].Path)
 	}
 	root = append(root, source(confine.ReadOnly, stageWork, e.cfg.Work), source(confine.Writable, stageOut, e.cfg.Out))
-	return append(root, e.cfg.Servers.packagesSource()...)
+	return append(root, e.cfg.Servers.packagesSource(kind.python)...)
 }
 
 // runtimeArgs mounts Deno, its libraries, the CA and the resolver's configuration.

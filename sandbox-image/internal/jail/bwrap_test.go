@@ -63,7 +63,7 @@ func TestRoot(t *testing.T) {
 	}}
 	deno := []confine.StageEntry{{Kind: confine.ReadOnly, Path: denoPath, Source: "/opt/deno"}}
 	show := func(private bool) (lines []string) {
-		for _, entry := range e.interpreterRoot(denoPath, deno, private, nil) {
+		for _, entry := range e.interpreterRoot(denoPath, deno, stageKind{private: private}, nil) {
 			lines = append(lines, fmt.Sprint("- ", entry.Kind, " ", entry.Path, " ", entry.Source))
 		}
 		return lines
@@ -124,7 +124,7 @@ func TestServerPlans(t *testing.T) {
 		{Kind: confine.ReadOnly, Path: "/usr/lib/python3.11", Source: "/usr/lib/python3.11"},
 		{Kind: confine.Hidden, Path: "/usr/lib/python3.11/site-packages"},
 		{Kind: confine.ReadOnly, Path: environmentDir, Source: "/home/user/venv/lib"},
-		{Kind: confine.Link, Path: systemCA, Source: caPath},
+		{Kind: confine.Link, Path: SystemCA, Source: caPath},
 	}
 	for name, s := range map[string]Server{
 		"server":         {Slot: 100, TZ: "UTC", Package: pkg, Registry: registry},

@@ -131,12 +131,12 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 		Env: packages.addToEnviron(
 			replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir))),
 	}
-	if packages.Set != "" && !seat.Python {
+	if packages.Set != "" {
 		p.Read = append(p.Read, packages.dir)
 	}
 	if py := c.cfg.Python; seat.Python {
 		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)
-		p.Env = replaceTmpDir(own, b.addToEnviron(pythonEnviron(dir, c.cfg.CA, "", seat.TZ), dir))
+		p.Env = replaceTmpDir(own, b.addToEnviron(pythonEnviron(dir, c.cfg.CA, seat.TZ, packages.pythonFolder()), dir))
 		p.Read = append(p.Read, py.Program, py.Library, zoneDir)
 		if py.System != "" {
 			p.Read = append(p.Read, py.System)

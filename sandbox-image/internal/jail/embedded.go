@@ -181,7 +181,7 @@ func (e *Embedded) stageOf(kind stageKind, folders []Folder) (*os.File, error) {
 	if stage := e.stages[kind]; stage != nil {
 		return stage, nil
 	}
-	entries := e.interpreterRoot(program, files, kind.private, folders)
+	entries := e.interpreterRoot(program, files, kind, folders)
 	if kind.server {
 		entries = append(e.sources(), serverPython(files)...)
 	}

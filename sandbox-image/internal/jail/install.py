@@ -1,18 +1,21 @@
-"""Installs a package of PyPI into FOLDER/python, as FOLDER/requirements.lock says. Makes the lock file if it is missing.
+"""Installs packages of PyPI into FOLDER/python, as FOLDER/requirements.lock says. Makes the lock file if it is missing,
+with the versions of FOLDER/requirements.lock.new if they fit.
 
 If FOLDER/known lists files of a version, the new lock file has only these. So a file that the index got later does not
 prevent an installation. sandboxd checks the lock file again.
 
-Arguments: uv, FOLDER, the package as NAME==VERSION, options of uv, --, and constraints on dependencies. The index is in
-UV_DEFAULT_INDEX.
+Arguments: uv, FOLDER, the packages as NAME==VERSION, --, options of uv, --, and constraints on dependencies. The index
+is in UV_DEFAULT_INDEX.
 """
 import os
 import subprocess
 import sys
 
-uv, folder, package, *options = sys.argv[1:]
-end = options.index("--")
-options, constraints = options[:end], options[end + 1:]
+uv, folder, *words = sys.argv[1:]
+end = words.index("--")
+packages, words = words[:end], words[end + 1:]
+end = words.index("--")
+options, constraints = words[:end], words[end + 1:]
 options += ["--no-config", "--python", sys.executable, "--cache-dir", folder + "/cache"]
 lock = folder + "/requirements.lock"
 
@@ -44,7 +47,7 @@ def read_pins(name):
 if not os.path.exists(lock):
     run_uv("pip", "compile", "--quiet", "--generate-hashes", "--no-header", "--no-annotate",
            "--output-file", lock + ".new", "--constraints", write_lines("constraints", constraints),
-           write_lines("requirements", [package]))
+           write_lines("requirements", packages))
     known = read_pins(folder + "/known")
     with open(lock, "w") as f:
         for pin, files in read_pins(lock + ".new").items():

@@ -67,7 +67,7 @@ type InterpreterSpec struct {
 	Private bool
 	// Pinned means that Deno imports skills from SkillDir: see Process.LinkSkills.
 	Pinned bool
-	// Packages are the packages that code for Deno may import.
+	// Packages are the packages that code of the language may import.
 	Packages CodePackages
 	// Folders are the folders of the host that the run sees.
 	Folders []Folder

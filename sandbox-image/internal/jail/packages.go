@@ -9,11 +9,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// CodePackages are the installed packages that code may import. The zero value has none.
+// CodePackages are the installed packages of one kind that code of one language may import. The zero value has none.
 type CodePackages struct {
 	// Set is the result of sandboxapi.PackageSet.
 	Set string
-	// Registry is the registry of the installation, after which Deno names the folder of packages.
+	// Registry is the registry of the installation. Deno names the folder of packages of npm after it.
 	Registry string
 
 	dir string // the folder of the packages as the interpreter sees it
@@ -25,7 +25,7 @@ func (p CodePackages) withDir(dir string) CodePackages {
 	return p
 }
 
-// packagesPath is the folder of the packages inside a bubblewrap sandbox: Deno's package folder, and a lock file.
+// packagesPath is the folder of the packages inside a bubblewrap sandbox: see sandboxapi.PackageDir.
 const packagesPath = "/packages"
 
 // options returns Deno's options for packages: no request to a registry, and other versions than those of the lock file
@@ -63,26 +63,45 @@ func (p CodePackages) imports() string {
 }
 
 // packagesSource is the source of the packages' folder for interpreters.
-func (s Servers) packagesSource() []confine.StageEntry {
+func (s Servers) packagesSource(python bool) []confine.StageEntry {
 	if s.Slots == 0 {
 		return nil
 	}
+	kind := confine.Data
+	if python { // it loads libraries of packages, which the kernel refuses from a mount without programs
+		kind = confine.ReadOnly
+	}
 	return []confine.StageEntry{
-		{Kind: confine.Folder, Path: path.Join(rootDir, packagesPath)}, source(packagesKind(), stagePackages, s.Packages),
+		{Kind: confine.Folder, Path: path.Join(rootDir, packagesPath)}, source(packagesKind(kind), stagePackages, s.Packages),
 	}
 }
 
-// packagesKind returns the kind of mount for the packages of all runs. Only servers execute files of packages.
-func packagesKind() confine.Kind {
+// packagesKind returns the kind of mount for the packages of all runs.
+func packagesKind(kind confine.Kind) confine.Kind {
 	//defence:code-packages instead confine.Writable
-	return confine.Data
+	return kind
 }
 
-// bindPackages mounts the packages, and lets Deno find them in its own folder.
-func (p CodePackages) bindPackages() []string {
+// bindForDeno mounts the packages, and lets Deno find them in its own folder.
+func (p CodePackages) bindForDeno() []string {
 	if p.Set == "" {
 		return nil
 	}
-	return append(bindArgs("--bind", path.Join(stagePackages, sandboxapi.PackageKey(p.Set)), p.dir),
-		"--symlink", p.dir+"/npm", denoDir+"/npm")
+	return append(p.bindForPython(), "--symlink", p.dir+"/npm", denoDir+"/npm")
+}
+
+// pythonFolder returns the folder in which Python finds the packages, or "".
+func (p CodePackages) pythonFolder() string {
+	if p.Set == "" {
+		return ""
+	}
+	return p.dir + "/" + sandboxapi.PythonDir
+}
+
+// bindForPython mounts the packages for Python.
+func (p CodePackages) bindForPython() []string {
+	if p.Set == "" {
+		return nil
+	}
+	return bindArgs("--bind", path.Join(stagePackages, sandboxapi.PackageKey(p.Set)), p.dir)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
@@ -19,9 +20,11 @@ const (
 	pythonPath     = "/usr/bin/python3"
 	environmentDir = "/usr/lib/codeforge-packages"
 	zoneDir        = "/usr/share/zoneinfo"
-	// systemCA is the default file of programs that ignore SSL_CERT_FILE.
-	systemCA = "/etc/ssl/certs/ca-certificates.crt"
 )
+
+// SystemCA is the file with the authorities of programs that ignore SSL_CERT_FILE. In a sandbox with Python it leads to
+// the proxy's authority.
+const SystemCA = "/etc/ssl/certs/ca-certificates.crt"
 
 // hiddenInLibrary are package folders that some distributions keep inside the standard library.
 var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
@@ -38,16 +41,17 @@ func pythonArgs(dir string) []string {
 
 // pythonEnviron returns the interpreter's whole environment; sitecustomize.py removes the variables that it alone
 // needs. With NETRC unset, requests and aiohttp would send a login that another run left in /tmp/.netrc, instead of the
-// run's Authorization header.
-func pythonEnviron(dir, ca, packages, tz string) []string {
+// run's Authorization header. packages are the folders in which Python looks after its standard library.
+func pythonEnviron(dir, ca, tz string, packages ...string) []string {
 	tz = cmp.Or(tz, "UTC")
 	env := []string{
 		"NO_COLOR=1", "TZ=" + tz, "LANG=C.UTF-8", "HOME=" + TmpDir, "PYTHONPATH=" + dir,
 		"NETRC=/dev/null",
 	}
 	env = append(env, pythonAuthorities(ca)...)
-	if packages != "" {
-		env = append(env, "CODEFORGE_PACKAGES="+packages)
+	packages = slices.DeleteFunc(packages, func(folder string) bool { return folder == "" })
+	if len(packages) > 0 {
+		env = append(env, "CODEFORGE_PACKAGES="+strings.Join(packages, ":"))
 	}
 	return env
 }
@@ -127,7 +131,7 @@ func (e *Embedded) findPythonFiles() (f pythonFiles, err error) {
 	if info, err := os.Stat(zoneDir); err == nil && info.IsDir() {
 		add(confine.ReadOnly, zoneDir, zoneDir)
 	}
-	add(confine.Link, systemCA, caPath)
+	add(confine.Link, SystemCA, caPath)
 	f.entries = append(f.entries, l.files...)
 	return f, nil
 }
@@ -151,7 +155,8 @@ func (l *libraryFinder) addModules(dir string) error {
 
 // pythonArgv returns bubblewrap's command line for Python, as bwrapPlan.commandLine does for Deno.
 func (p bwrapPlan) pythonArgv(f pythonFiles) []string {
-	a := p.commandPrefix(p.bait.addToEnviron(pythonEnviron(CodeDir, caPath, f.inside, p.tz), CodeDir))
-	a = append(append(a, p.files()...), "--chdir", TmpDir, "--", pythonPath)
+	environ := pythonEnviron(CodeDir, caPath, p.tz, p.packages.pythonFolder(), f.inside)
+	a := append(p.commandPrefix(p.bait.addToEnviron(environ, CodeDir)), p.files()...)
+	a = append(append(a, p.packages.bindForPython()...), "--chdir", TmpDir, "--", pythonPath)
 	return append(a, pythonArgs(CodeDir)...)
 }

@@ -134,10 +134,15 @@ func (s Server) commandLine(bridge, deno, uv, cache string) []string {
 	case !s.Install:
 		return []string{bridge}
 	case s.usesPython():
-		name, constraints, _ := strings.Cut(strings.TrimPrefix(s.Package, "pypi:"), " ")
-		argv := []string{sandboxapi.PythonProgram, "-I", "-S", "-B", "-c", installer, uv, cache,
-			strings.Replace(name, "@", "==", 1)}
-		return slices.Concat(argv, wheelOption(), []string{"--"}, strings.Fields(constraints))
+		argv, constraints := []string{sandboxapi.PythonProgram, "-I", "-S", "-B", "-c", installer, uv, cache}, []string{"--"}
+		for word := range strings.SplitSeq(s.Package, " ") {
+			if pin, ok := strings.CutPrefix(word, "pypi:"); ok {
+				argv = append(argv, strings.Replace(pin, "@", "==", 1))
+			} else {
+				constraints = append(constraints, word)
+			}
+		}
+		return slices.Concat(argv, []string{"--"}, wheelOption(), constraints)
 	}
 	argv := []string{deno, "cache", "--no-config", "--lock=" + cache + "/deno.lock"}
 	if s.Frozen {

@@ -42,6 +42,7 @@ const (
 	npmLock      = "deno.lock"
 	pythonLock   = "requirements.lock"
 	knownName    = "known"
+	pythonDraft  = "requirements.lock.new" // the installer extends it to pythonLock
 	npmName      = "npm"
 	registryName = "registry"
 	packageName  = "package"
@@ -100,12 +101,14 @@ func OpenStore(dir, python string) (*Store, error) {
 	return &Store{dir: dir, python: python, held: map[string]int{}}, err
 }
 
-// namePattern matches a package name as npm defines it, with an exact version as semver.org defines it. pypiPattern
-// matches a name of PyPI with extras, an exact version as PEP 440 defines it, and constraints. A match is never an
-// option or a path.
+// namePattern matches a package name as npm defines it, with an exact version as semver.org defines it. pypiPin matches
+// a name of PyPI with extras, and an exact version as PEP 440 defines it. pypiPattern matches a pypiPin and constraints,
+// or a set. A match is never an option or a path.
 var (
-	pypiPattern = regexp.MustCompile(`^pypi:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?` +
-		`@[0-9][0-9A-Za-z.!+-]*( [A-Za-z0-9][A-Za-z0-9._-]*[<>=!~][<>=!~0-9A-Za-z.*+,-]*)*$`)
+	pypiPin = `pypi:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?` +
+		`@[0-9][0-9A-Za-z.!+-]*`
+	pypiPattern = regexp.MustCompile(`^` + pypiPin +
+		`(( [A-Za-z0-9][A-Za-z0-9._-]*[<>=!~][<>=!~0-9A-Za-z.*+,-]*)*|( ` + pypiPin + `)*)$`)
 	namePattern = regexp.MustCompile(`^npm:(@[A-Za-z0-9~_-][A-Za-z0-9._~-]*/)?[A-Za-z0-9~_-][A-Za-z0-9._~-]*` +
 		`@[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 	maxName        = 300
@@ -117,6 +120,10 @@ func CheckName(pkg string) error {
 	if !sandboxapi.IsPyPI(pkg) {
 		return checkNPM(pkg)
 	}
+	return checkPyPI(pkg)
+}
+
+func checkPyPI(pkg string) error {
 	if len(pkg) > maxConstrained || !pypiPattern.MatchString(pkg) {
 		return fmt.Errorf("package %.80q: want pypi:NAME@VERSION with an exact version", pkg)
 	}
@@ -133,13 +140,17 @@ func checkNPM(pkg string) error {
 // maxSet is the largest number of packages in a set.
 const maxSet = 50
 
-// CheckSet returns an error if a text is not a sandboxapi.PackageSet of some packages.
+// CheckSet returns an error if a text is not a sandboxapi.PackageSet of some packages of one kind.
 func CheckSet(set string) error {
 	list := strings.Split(set, " ")
 	if len(list) > maxSet {
 		return fmt.Errorf("%d packages: want at most %d", len(list), maxSet)
 	}
-	return errors.Join(convert.Each(list, checkNPM)...)
+	check := checkNPM
+	if sandboxapi.IsPyPI(set) {
+		check = checkPyPI
+	}
+	return errors.Join(convert.Each(list, check)...)
 }
 
 // CheckRegistry returns an error if a text is not the https address of a registry.
@@ -176,8 +187,8 @@ func (s *Store) RegistryOf(pkg string) (string, error) {
 
 // GiveLock copies the lock file of an earlier installation, if one exists, into the folder in which a slot installs. It
 // reports whether the installation must agree with the whole file. For the first installation of a set that grew from
-// the set grown, it copies the lock file of the latter, which the installation extends. For the first installation of a
-// package of PyPI, it writes a file with the checksums of all earlier installations, from which the installer chooses.
+// the set grown, it copies the lock file of the latter, which the installation extends. For a first installation from
+// PyPI, it also writes a file with the checksums of all earlier installations, from which the installer chooses.
 func (s *Store) GiveLock(pkg, grown, folder string) (frozen bool, err error) {
 	data, err := os.ReadFile(s.lockPath(pkg))
 	frozen = true
@@ -186,9 +197,11 @@ func (s *Store) GiveLock(pkg, grown, folder string) (frozen bool, err error) {
 		data, err = os.ReadFile(s.lockPath(grown))
 	}
 	lock, _ := layoutOf(pkg)
-	if errors.Is(err, fs.ErrNotExist) && sandboxapi.IsPyPI(pkg) {
-		frozen, lock = false, knownName
-		data, err = s.listKnownFiles()
+	if isFirst := !frozen || errors.Is(err, fs.ErrNotExist); isFirst && sandboxapi.IsPyPI(pkg) {
+		lock = pythonDraft
+		if err := s.giveKnownFiles(folder); err != nil {
+			return false, err
+		}
 	}
 	//defence:package-lock permits
 	if errors.Is(err, fs.ErrNotExist) {
@@ -201,16 +214,20 @@ func (s *Store) GiveLock(pkg, grown, folder string) (frozen bool, err error) {
 	return frozen, os.WriteFile(path, data, 0o644) //nolint:gosec // a folder that no slot has used yet
 }
 
-// listKnownFiles returns the text of a file knownName: the lines NAME==VERSION --hash=... of all lock files of PyPI.
-func (s *Store) listKnownFiles() ([]byte, error) {
+// giveKnownFiles writes a file knownName: the lines NAME==VERSION --hash=... of all lock files of PyPI.
+func (s *Store) giveKnownFiles(folder string) error {
 	known, err := s.knownFiles()
+	if err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	for _, pin := range slices.Sorted(maps.Keys(known)) {
 		if strings.Contains(pin, "==") {
 			fmt.Fprintln(&text, pin, strings.Join(known[pin], " "))
 		}
 	}
-	return text.Bytes(), err
+	//nolint:gosec // a folder that no slot has used yet
+	return os.WriteFile(filepath.Join(folder, knownName), text.Bytes(), 0o644)
 }
 
 // isSubset reports whether a set that is not empty has only packages of another set.
@@ -280,9 +297,12 @@ func fillDraft(draft, pkg string, from *os.Root) error {
 	if err := c.copyEntry(lock); err != nil {
 		return err
 	}
-	return fs.WalkDir(from.FS(), folder, func(name string, _ fs.DirEntry, err error) error {
+	return fs.WalkDir(from.FS(), folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || isStartHook(pkg, name) {
 			return err
+		}
+		if sandboxapi.IsPyPI(pkg) && d.Type().IsRegular() && isCABundle(name) {
+			return os.Symlink(jail.SystemCA, filepath.Join(draft, filepath.FromSlash(name)))
 		}
 		return c.copyEntry(name)
 	})
@@ -293,6 +313,18 @@ func fillDraft(draft, pkg string, from *os.Root) error {
 func isStartHook(pkg, name string) bool {
 	//defence:package-hooks
 	return sandboxapi.IsPyPI(pkg) && path.Dir(name) == sandboxapi.PythonDir && path.Ext(name) == ".pth"
+}
+
+// caBundles are the files of packages with the authorities of their TLS libraries. Not every library has a setting for
+// another file: the SDK of Stripe has none in the environment.
+var caBundles = []string{
+	"/certifi/cacert.pem", "/stripe/data/ca-certificates.crt", "/botocore/cacert.pem", "/httplib2/cacerts.txt",
+	"/grpc/_cython/_credentials/roots.pem", "/braintree/ssl/api_braintreegateway_com.ca.crt",
+}
+
+// isCABundle reports whether a file of a package is one of caBundles, possibly inside of another package.
+func isCABundle(name string) bool {
+	return slices.ContainsFunc(caBundles, func(bundle string) bool { return strings.HasSuffix(name, bundle) })
 }
 
 // treeCopier copies regular files and directories within the bounds of a package.
@@ -368,9 +400,11 @@ func (s *Store) checkFiles(pkg, draft string) error {
 		return err
 	}
 	names := slices.Sorted(maps.Keys(pins))
-	isOwn := func(pin string) bool { return strings.HasPrefix(pin, nameOnPyPI(pkg)+"==") }
-	if sandboxapi.IsPyPI(pkg) && !slices.ContainsFunc(names, isOwn) {
-		return fmt.Errorf("the lock file does not name %s", nameOnPyPI(pkg))
+	for word := range strings.SplitSeq(pkg, " ") {
+		isOwn := func(pin string) bool { return strings.HasPrefix(pin, nameOnPyPI(word)+"==") }
+		if sandboxapi.IsPyPI(word) && !slices.ContainsFunc(names, isOwn) {
+			return fmt.Errorf("the lock file does not name %s", nameOnPyPI(word))
+		}
 	}
 	for _, pin := range names {
 		files := pins[pin]

@@ -141,6 +141,56 @@ func TestSealWheels(t *testing.T) {
 	}
 }
 
+// TestWheelSet: packages of PyPI for code are one package. The lock file of a set that grew is the draft of the new one's,
+// and no package of the set may have other files than before.
+// Promise: first-installed-package
+func TestWheelSet(t *testing.T) {
+	s, _ := open(t)
+	one, both := "pypi:name@1.2.3", "pypi:b@1.0 pypi:name@1.2.3"
+	must(t, s.SealPackage(one, registry, installedWheels(t)))
+	folder := t.TempDir()
+	if frozen, err := s.GiveLock(both, one, folder); frozen || err != nil {
+		t.Errorf("%v %v", frozen, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(folder, "requirements.lock.new")); string(data) != wheelLock {
+		t.Errorf("%q %v", data, err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "requirements.lock")); err == nil {
+		t.Error("an incomplete lock file would be installed")
+	}
+	for lock, want := range map[string]string{
+		"b==1.0 \\\n    --hash=sha256:11\nname==1.2.3 \\\n    --hash=sha256:99\n": "other files for name==1.2.3",
+		"name==1.2.3 \\\n    --hash=sha256:00\n":                                  "does not name b",
+	} {
+		draft := installedWheels(t)
+		must(t, os.WriteFile(filepath.Join(draft, "requirements.lock"), []byte(lock), 0o600))
+		if err := s.SealPackage(both, registry, draft); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", lock, err)
+		}
+	}
+}
+
+// TestCABundles: files with the authorities of TLS libraries lead to those of the sandbox. Others with their names stay.
+func TestCABundles(t *testing.T) {
+	s, dir := open(t)
+	folder := installedWheels(t)
+	for name, want := range map[string]bool{
+		"certifi/cacert.pem": true, "pip/_vendor/certifi/cacert.pem": true, "stripe/data/ca-certificates.crt": true,
+		"botocore/cacert.pem": true, "httplib2/cacerts.txt": true, "grpc/_cython/_credentials/roots.pem": true,
+		"braintree/ssl/api_braintreegateway_com.ca.crt": true, "name/cacert.pem": false, "mycertifi/cacert.pem": false,
+	} {
+		path := filepath.Join(folder, "python", name)
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x"), 0o600)))
+		defer func() {
+			target, _ := os.Readlink(filepath.Join(dir, sandboxapi.PackageKey(pypi), "python", name))
+			if (target == "/etc/ssl/certs/ca-certificates.crt") != want {
+				t.Errorf("%s leads to %q", name, target)
+			}
+		}()
+	}
+	must(t, s.SealPackage(pypi, registry, folder))
+}
+
 // TestKnownFiles: a version that was installed once has no other files with other constraints, extras or Python.
 // Promise: first-installed-package
 func TestKnownFiles(t *testing.T) {
@@ -325,6 +375,16 @@ func TestSet(t *testing.T) {
 	for _, bad := range []string{"", pkg + " ", pkg + " --reload", pkg + "  npm:b@2.0.0", pkg + " ../x", strings.Repeat(pkg+" ", 50) + pkg} {
 		if CheckSet(bad) == nil {
 			t.Errorf("%q is a set", bad)
+		}
+	}
+	mixed := []string{"npm:b@2.0.0-rc.1", "pypi:b@1.0", "pypi:A_x[y]@2.0rc1"}
+	_, wheels := sandboxapi.SplitPackages(mixed)
+	for set, want := range map[string]bool{
+		"pypi:b@1.0": true, sandboxapi.PackageSet(wheels): true, sandboxapi.PackageSet(mixed): false, "pypi:b@1.0 b<2": false,
+		"pypi:b@1.0 --option": false, "pypi:b@1.0 -r": false, "pypi:b@latest": false, "pypi:b@1.0  pypi:c@1": false,
+	} {
+		if err := CheckSet(set); (err == nil) != want {
+			t.Errorf("%q: %v", set, err)
 		}
 	}
 	s, dir := open(t)

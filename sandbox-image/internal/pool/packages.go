@@ -8,7 +8,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// heldPackages are packages for code that the store does not remove before release.
+// heldPackages are packages of one kind for code that the store does not remove before release.
 type heldPackages struct {
 	jail.CodePackages
 	store   *packages.Store
@@ -45,16 +45,51 @@ func (p *Pool) holdPackages(set string) (heldPackages, error) {
 	return h, err
 }
 
-func (p *Pool) codePackages() jail.CodePackages {
+// codePackages are the packages for code, by the language that imports them.
+type codePackages struct{ deno, python heldPackages }
+
+// holdCodePackages holds the packages for code of both languages, as holdPackages does.
+func (p *Pool) holdCodePackages(list []string) (c codePackages, err error) {
+	npm, pypi := sandboxapi.SplitPackages(list)
+	if c.deno, err = p.holdPackages(sandboxapi.PackageSet(npm)); err != nil {
+		return c, err
+	}
+	if c.python, err = p.holdPackages(sandboxapi.PackageSet(pypi)); err != nil {
+		c.deno.release()
+	}
+	return c, err
+}
+
+// forLanguage returns the packages for a language.
+func (c codePackages) forLanguage(python bool) heldPackages {
+	if python {
+		return c.python
+	}
+	return c.deno
+}
+
+// release allows the store to remove the packages.
+func (c codePackages) release() {
+	c.deno.release()
+	c.python.release()
+}
+
+// installedSet returns the set in force of the kind of a package, or "".
+func (p *Pool) installedSet(pkg string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.packages.CodePackages
+	return p.packages.forLanguage(sandboxapi.IsPyPI(pkg)).Set
 }
 
 // permissionHash identifies the hosts and the packages in force. The caller holds p.mu.
 func (p *Pool) permissionHash() string {
-	if p.packages.Set == "" {
-		return p.set.HashHosts()
+	return p.set.HashHosts() + p.packages.deno.setKey() + p.packages.python.setKey()
+}
+
+// setKey identifies the packages in keys of interpreters. Without packages it is empty.
+func (h heldPackages) setKey() string {
+	if h.Set == "" {
+		return ""
 	}
-	return p.set.HashHosts() + sandboxapi.PackageKey(p.packages.Set)
+	return sandboxapi.PackageKey(h.Set)
 }

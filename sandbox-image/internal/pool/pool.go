@@ -82,7 +82,7 @@ type Pool struct {
 	servers  []*slotState // for MCP servers
 	leases   map[uint64]*slotState
 	set      hostSet
-	packages heldPackages
+	packages codePackages
 	ca       string // hash of the CA file; empty if the file is missing
 	problem  error  // why the last interpreter did not start, or errFirst
 	backoff  time.Duration
@@ -127,7 +127,7 @@ var errFirst = errors.New("the first interpreter is starting")
 func New(cfg Config) *Pool {
 	cfg.LeaseIdle = cmp.Or(cfg.LeaseIdle, defaultLeaseIdle)
 	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}, folders: cfg.Folders}
-	p.packages.release = func() {}
+	p.packages, _ = p.holdCodePackages(nil)
 	if cfg.Warm > 0 {
 		p.problem = errFirst
 	}
@@ -210,7 +210,7 @@ func (p *Pool) Close() error {
 func (p *Pool) interpreterKey(s *slotState, python bool) string {
 	key := p.permissionHash() + p.ca
 	if python {
-		key = "python" + p.ca
+		key = "python" + p.packages.python.setKey() + p.ca
 	} else if p.isPinned(s) {
 		key = "pinned" + key
 	}
@@ -250,7 +250,7 @@ func (p *Pool) SetPermissions(r sandboxapi.Permissions) (sandboxapi.PermissionSe
 	if err != nil {
 		return sandboxapi.PermissionSet{}, fmt.Errorf("%w: %w", sandboxapi.ErrBadRequest, err)
 	}
-	packages, err := p.holdPackages(sandboxapi.PackageSet(r.Packages))
+	packages, err := p.holdCodePackages(r.Packages)
 	if err != nil {
 		return sandboxapi.PermissionSet{}, err
 	}

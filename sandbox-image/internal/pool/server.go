@@ -160,7 +160,7 @@ func (p *Pool) runServer(
 		if err := p.cfg.Jail.PrepareInstall(s.id); err != nil {
 			return exit, nil, err
 		}
-		if spec.Frozen, err = sv.Packages.GiveLock(spec.Package, p.codePackages().Set, sv.Installing(s.id)); err != nil {
+		if spec.Frozen, err = sv.Packages.GiveLock(spec.Package, p.installedSet(spec.Package), sv.Installing(s.id)); err != nil {
 			return exit, nil, err
 		}
 	}

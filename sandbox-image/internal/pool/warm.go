@@ -148,11 +148,12 @@ func (p *Pool) startInterpreter(s *slotState, python bool) bool {
 
 // prepareInterpreter prepares an interpreter of a language for a seat without one. The caller holds p.mu.
 func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
-	release := p.packages.holdAgain()
+	held := p.packages.forLanguage(python)
+	release := held.holdAgain()
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.InterpreterSpec{
 			Slot: s.id, Net: p.set.SortedHosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
-			Pinned: p.isPinned(s), Folders: p.foldersOf(s), Packages: p.packages.CodePackages,
+			Pinned: p.isPinned(s), Folders: p.foldersOf(s), Packages: held.CodePackages,
 		}, p.isIdle)
 	if err != nil {
 		release()
