@@ -313,7 +313,7 @@ func (l *loadState) buildCatalog() *Catalog {
 	slices.SortFunc(c.apis, func(x, y *API) int { return strings.Compare(x.Name, y.Name) })
 	// Sorted, because the version must not depend on the order of a map.
 	c.version = versionOf(c.apis, slices.Concat(slices.Sorted(maps.Keys(l.closed)), l.packages.Pins,
-		[]string{l.packages.Registry}))
+		[]string{l.packages.Registry, l.packages.Index}, l.packages.IndexHosts))
 	c.buildIndex()
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,11 +26,14 @@ const (
 
 // Packages are the packages that the operator pins for the code of all tenants.
 type Packages struct {
-	// Pins are the packages in the order of the file. Each is KIND:NAME@VERSION with an exact version, and each NAME is
-	// there once. The only kind is npm.
+	// Pins are the packages in the order of the file. Each is npm:NAME@VERSION or pypi:NAME@VERSION with an exact version,
+	// and each NAME of a kind is there once.
 	Pins []string
 	// Registry is the npm registry of the packages, or "" for PACKAGE_REGISTRY.
 	Registry string
+	// Index is the package index of the packages of PyPI, and IndexHosts are further hosts of its files.
+	Index      string
+	IndexHosts []string
 }
 
 // SplitPin splits KIND:NAME@VERSION into KIND:NAME and the version, which is empty if the pin lacks one.
@@ -42,6 +46,20 @@ func SplitPin(pin string) (name, version string) {
 	return pin, ""
 }
 
+// PackageName returns the name that identifies a package without its version, KIND:NAME. PyPI ignores extras, the case,
+// and the difference between "-", "_" and "." (PEP 503).
+func PackageName(pin string) string {
+	name, _ := SplitPin(pin)
+	if strings.HasPrefix(name, "pypi:") {
+		name, _, _ = strings.Cut(name, "[")
+		name = strings.ToLower(nameSeparators.ReplaceAllString(name, "-"))
+	}
+	return name
+}
+
+// nameSeparators match characters that PyPI reads as one hyphen.
+var nameSeparators = regexp.MustCompile(`[-_.]+`)
+
 // ParsePackages reads the text of PackagesFile, and reports every mistake. After an error the result is empty.
 func ParsePackages(data []byte) (Packages, Problems) {
 	d := strictjson.Decoder{File: "apis/" + PackagesFile}
@@ -50,13 +68,18 @@ func ParsePackages(data []byte) (Packages, Problems) {
 	if root == nil {
 		return p, d.Problems
 	}
-	fields := []string{"packages", "registry"}
+	fields := []string{"packages", "registry", "index", "index_hosts"}
 	has, misspelt := d.ReadObject("", root, fields, func(i int, field string, n *jsonread.Node) {
-		if i == 1 {
+		switch i {
+		case 0:
+			p.Pins = d.AtMost(field, d.ReadStrings(field, n, `["npm:stripe@18.1.0"]`), maxPackages)
+		case 1:
 			d.ReadString(field, n, &p.Registry)
-			return
+		case 2:
+			d.ReadString(field, n, &p.Index)
+		case 3:
+			p.IndexHosts = d.AtMost(field, d.ReadStrings(field, n, `["files.example.com"]`), maxServerList)
 		}
-		p.Pins = d.AtMost(field, d.ReadStrings(field, n, `["npm:stripe@18.1.0"]`), maxPackages)
 	})
 	if !has["packages"] && !misspelt["packages"] {
 		d.AddError("packages", "missing", "a list, e.g. "+packagesExample)
@@ -64,15 +87,27 @@ func ParsePackages(data []byte) (Packages, Problems) {
 	if p.Registry != "" && !isRegistry(p.Registry) {
 		d.AddError("registry", "not the address of a registry", wantRegistry)
 	}
+	if p.Index != "" && !isRegistry(p.Index) {
+		d.AddError("index", "not the address of a package index", wantRegistry)
+	}
+	for i, host := range p.IndexHosts {
+		if _, err := ParseHost(host); err != nil {
+			d.AddError(fmt.Sprintf("index_hosts[%d]", i), "not the name of a host", `a host, e.g. "files.example.com"`)
+		}
+	}
 	seen := map[string]int{}
 	for i, pin := range p.Pins {
 		field := fmt.Sprintf("packages[%d]", i)
-		// A program of a package, behind a slash, is for MCP servers only.
-		if !packageName.MatchString(pin) || strings.Count(pin, "/") > strings.Count(pin, ":@") || len(pin) > maxPackageName {
-			d.AddError(field, strconv.Quote(strictjson.CutQuote(pin)), `npm:NAME@VERSION, e.g. "npm:stripe@18.1.0"`)
+		if !isPin(pin) {
+			d.AddError(field, strconv.Quote(strictjson.CutQuote(pin)),
+				`npm:NAME@VERSION or pypi:NAME@VERSION, e.g. "npm:stripe@18.1.0"`)
 			continue
 		}
-		name, _ := SplitPin(pin)
+		if strings.HasPrefix(pin, "pypi:") && p.Index == "" && !misspelt["index"] {
+			d.AddError("index", "missing", "the address of a package index, which codeforge package add writes")
+			misspelt["index"] = true // one problem is enough
+		}
+		name := PackageName(pin)
 		if first, twice := seen[name]; twice {
 			d.AddError(field, fmt.Sprintf("%s again, as in packages[%d]", name, first), "one version of each package")
 			continue
@@ -83,6 +118,13 @@ func ParsePackages(data []byte) (Packages, Problems) {
 		return Packages{}, d.Problems
 	}
 	return p, d.Problems
+}
+
+// isPin reports whether a text is a package of npm or PyPI with an exact version. A program of a package, behind a slash,
+// is for MCP servers only.
+func isPin(s string) bool {
+	return len(s) <= maxPackageName && (packageName.MatchString(s) || pypiPackage.MatchString(s)) &&
+		strings.Count(s, "/") <= strings.Count(s, ":@")
 }
 
 const wantRegistry = "an https:// URL without user, password and port, as npm config get registry prints it"
@@ -124,5 +166,7 @@ func (c *Catalog) Packages() Packages {
 	if c == nil {
 		return Packages{}
 	}
-	return Packages{Pins: slices.Clone(c.packages.Pins), Registry: c.packages.Registry}
+	p := c.packages
+	p.Pins, p.IndexHosts = slices.Clone(p.Pins), slices.Clone(p.IndexHosts)
+	return p
 }

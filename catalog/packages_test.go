@@ -16,9 +16,16 @@ func TestParsePackages(t *testing.T) {
 	if len(problems) > 0 || !slices.Equal(p.Pins, []string{"npm:stripe@18.1.0", "npm:@slack/web-api@7.9.1-rc.1"}) || p.Registry == "" {
 		t.Errorf("%v %v", p, problems)
 	}
+	good = `{"packages": ["pypi:PyYAML@6.0.2", "pypi:a[b,c]@1.0rc1", "npm:a@1.0.0"], "index": "https://index.example.com/simple", "index_hosts": ["files.example.com"]}`
+	p, problems = ParsePackages([]byte(good))
+	if len(problems) > 0 || len(p.Pins) != 3 || p.Index != "https://index.example.com/simple" || !slices.Equal(p.IndexHosts, []string{"files.example.com"}) {
+		t.Errorf("%v %v", p, problems)
+	}
 	for pin, want := range map[string]string{
 		"npm:stripe": "npm:NAME@VERSION", "npm:stripe@latest": "npm:NAME@VERSION", "npm:stripe@^18.0.0": "npm:NAME@VERSION",
-		"npm:stripe@18": "npm:NAME@VERSION", "stripe@18.1.0": "npm:NAME@VERSION", "pypi:httpx@0.28.1": "npm:NAME@VERSION",
+		"npm:stripe@18": "npm:NAME@VERSION", "stripe@18.1.0": "npm:NAME@VERSION", "pypi:httpx": "pypi:NAME@VERSION",
+		"pypi:httpx@latest": "pypi:NAME@VERSION", "pypi:httpx@1/httpx": "pypi:NAME@VERSION", "pypi:-r@1": "pypi:NAME@VERSION", "pypi:../x@1": "pypi:NAME@VERSION",
+		"pypi:x@1 mcp<2": "pypi:NAME@VERSION", "pypi:x@git+https://example.com/x": "pypi:NAME@VERSION",
 		"--allow-scripts": "npm:NAME@VERSION", "npm:--reload@1.0.0 --x": "npm:NAME@VERSION", "npm:../x@1.0.0": "npm:NAME@VERSION",
 		"npm:@a/../x@1.0.0": "npm:NAME@VERSION", "npm:stripe@18.1.0/bin": "npm:NAME@VERSION", "npm:@s/x@1.0.0/bin": "npm:NAME@VERSION",
 		"npm:x@1.0.0 npm:y@1.0.0": "npm:NAME@VERSION", "npm:x@1.0.0\\n": "npm:NAME@VERSION", "https://example.com/x.js": "npm:NAME@VERSION",
@@ -37,10 +44,14 @@ func TestParsePackages(t *testing.T) {
 		`{"package": []}`:             "did you mean \"packages\"?",
 		`{"packages": "npm:x@1.0.0"}`: "a list of strings",
 		`{"packages": [1]}`:           "packages[0]",
-		`{"packages": ["npm:x@1.0.0", "npm:x@2.0.0"]}`:                              "one version of each package",
-		`{"packages": [], "packages": []}`:                                          "each key once",
-		`{"packages": [], "registry": "http://packages.example.com/"}`:              "not the address of a registry",
-		`{"packages": [` + strings.Repeat(`"npm:x@1.0.0",`, 50) + `"npm:y@1.0.0"]}`: "at most 50",
+		`{"packages": ["npm:x@1.0.0", "npm:x@2.0.0"]}`:                                         "one version of each package",
+		`{"packages": [], "packages": []}`:                                                     "each key once",
+		`{"packages": [], "registry": "http://packages.example.com/"}`:                         "not the address of a registry",
+		`{"packages": ["pypi:x@1"]}`:                                                           "index: missing",
+		`{"packages": ["pypi:x@1"], "index": "http://example.com/simple"}`:                     "not the address of a package index",
+		`{"packages": [], "index_hosts": ["https://example.com"]}`:                             "not the name of a host",
+		`{"packages": ["pypi:a_b[c]@1", "pypi:A-B@2"], "index": "https://example.com/simple"}`: "one version of each package",
+		`{"packages": [` + strings.Repeat(`"npm:x@1.0.0",`, 50) + `"npm:y@1.0.0"]}`:            "at most 50",
 	} {
 		if p, problems := ParsePackages([]byte(text)); p.Pins != nil || !strings.Contains(problems.String(), want) {
 			t.Errorf("%s: %v %v", text, p, problems)

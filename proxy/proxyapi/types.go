@@ -36,9 +36,10 @@ type Catalog struct {
 	APIs     []API            `json:"apis"`
 	Problems []CatalogProblem `json:"problems,omitempty"`
 	// Packages are the packages that code may import, each KIND:NAME@VERSION. PackageRegistry is their npm registry, or ""
-	// for PACKAGE_REGISTRY.
+	// for PACKAGE_REGISTRY. PackageIndex is the index of those of PyPI.
 	Packages        []string `json:"packages,omitempty"`
 	PackageRegistry string   `json:"package_registry,omitempty"`
+	PackageIndex    string   `json:"package_index,omitempty"`
 }
 
 // API is the public part of one active API.

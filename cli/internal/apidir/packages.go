@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
@@ -34,9 +35,10 @@ func readPackages(path string) ([]byte, catalog.Packages, error) {
 	return text, p, nil
 }
 
-// ChangePackages replaces the list of the packages for code by the result of change, and keeps the rest of the file. If
-// the file names no registry, it gets registry, unless that is empty. Only one process changes the folder at a time.
-func ChangePackages(dir, registry string, change func(pins []string) ([]string, error)) error {
+// ChangePackages replaces the list of the packages for code by the result of change, and keeps the rest of the file. The
+// file gets the registry and the index of sources if they are not empty and the file names no other, and also the hosts
+// of sources. Only one process changes the folder at a time.
+func ChangePackages(dir string, sources catalog.Packages, change func(pins []string) ([]string, error)) error {
 	done, err := lockFolder(dir)
 	if err != nil {
 		return err
@@ -53,8 +55,15 @@ func ChangePackages(dir, registry string, change func(pins []string) ([]string, 
 		return err
 	}
 	text, err = jsonfile.SetValue(text, pins, "packages")
-	if registry = cmp.Or(p.Registry, registry); err == nil && registry != "" {
+	if registry := cmp.Or(p.Registry, sources.Registry); err == nil && registry != "" {
 		text, err = jsonfile.SetValue(text, registry, "registry")
+	}
+	if index := cmp.Or(p.Index, sources.Index); err == nil && index != "" {
+		text, err = jsonfile.SetValue(text, index, "index")
+	}
+	hosts := slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.IndexHosts, sources.IndexHosts))))
+	if err == nil && len(hosts) > 0 {
+		text, err = jsonfile.SetValue(text, hosts, "index_hosts")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

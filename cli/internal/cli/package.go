@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,12 +30,13 @@ type packageOptions struct {
 }
 
 func packageCommand(e *Env) *cobra.Command {
-	c := groupCommand("package", "pin packages of npm that code may import", `
+	c := groupCommand("package", "pin packages of npm and PyPI that code may import", `
 The list is in apis/packages.json. The running CodeForge installs the packages
-once, without their scripts, and code imports them as "npm:NAME".
+once, without their scripts. TypeScript imports those of npm as "npm:NAME", and
+Python imports those of PyPI as usual.
 
 Exit codes: 0 done; 1 it failed; 2 wrong command line.`,
-		"codeforge package add npm:stripe@18.1.0", "codeforge package list")
+		"codeforge package add npm:stripe@18.1.0 pypi:httpx@0.28.1", "codeforge package list")
 	flags := c.PersistentFlags()
 	o := &packageOptions{target: targetFlags(flags)}
 	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
@@ -44,49 +47,49 @@ Exit codes: 0 done; 1 it failed; 2 wrong command line.`,
 	}
 	jsonVar(e, list.Flags(), &o.json)
 	c.AddCommand(&cobra.Command{
-		Use: "add npm:NAME[@VERSION]...", Short: "pin packages; without a version, the newest",
-		Example: exampleText("codeforge package add npm:stripe@18.1.0", "codeforge package add npm:@slack/web-api npm:zod@4"),
-		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(c *cobra.Command, pins []string) error { return o.add(c.Context(), e, pins) },
+		Use: "add npm:NAME[@VERSION]|pypi:NAME[@VERSION]...", Short: "pin packages; without a version, the newest",
+		Example: exampleText("codeforge package add npm:stripe@18.1.0", "codeforge package add npm:@slack/web-api npm:zod@4",
+			"codeforge package add pypi:pandas"),
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, pins []string) error { return o.add(c.Context(), e, pins) },
 	}, list, &cobra.Command{
-		Use: "rm npm:NAME...", Short: "remove packages from the list",
-		Example: exampleText("codeforge package rm npm:stripe", "codeforge package rm npm:@slack/web-api npm:zod"),
+		Use: "rm npm:NAME|pypi:NAME...", Short: "remove packages from the list",
+		Example: exampleText("codeforge package rm npm:stripe", "codeforge package rm npm:@slack/web-api pypi:httpx"),
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(c *cobra.Command, names []string) error { return o.remove(c.Context(), e, names) },
 	})
 	return c
 }
 
-// add pins packages. It resolves a missing version, a tag or a range, and writes an exact version.
+// add pins packages. It resolves a missing version, and for npm a tag or a range, and writes an exact version.
 func (o *packageOptions) add(ctx context.Context, e *Env, pins []string) error {
-	w, err := readVariables(e)
+	sources, err := apidir.ReadPackages(o.apis)
 	if err != nil {
 		return err
 	}
-	set := w.getenv("PACKAGE_REGISTRY")
-	registry := mcpconfig.Registry(set)
-	if set == "" {
-		if registry, err = mcpconfig.FromNPM(ctx, e.Environ); err != nil {
-			return fmt.Errorf("%w; set PACKAGE_REGISTRY in .env", err)
-		}
-	}
+	npm := sync.OnceValues(func() (mcpconfig.Registry, error) { return findRegistry(ctx, e, &sources) })
 	for i, pin := range pins {
-		name, version := catalog.SplitPin(pin)
-		npm, ok := strings.CutPrefix(name, "npm:")
-		if !ok || npm == "" {
-			return usageError("package add: %s: want npm:NAME or npm:NAME@VERSION", safetext.OneLine(pin))
+		kind, name, _ := strings.Cut(pin, ":")
+		name, version := catalog.SplitPin(name)
+		switch {
+		case kind == "npm" && name != "":
+			registry, err := npm()
+			if err != nil {
+				return err
+			}
+			if version, err = registry.ResolveVersion(ctx, name, version); err != nil {
+				return err
+			}
+		case kind == "pypi" && name != "":
+			if version, err = resolvePyPI(ctx, e, &sources, name, version); err != nil {
+				return err
+			}
+		default:
+			return usageError("package add: %s: want npm:NAME or pypi:NAME, with @VERSION or without", safetext.OneLine(pin))
 		}
-		exact, err := registry.ResolveVersion(ctx, npm, version)
-		if err != nil {
-			return err
-		}
-		pins[i] = name + "@" + exact
+		pins[i] = kind + ":" + name + "@" + version
 	}
-	named := string(registry)
-	if set != "" { // no second place for the same setting
-		named = ""
-	}
-	err = apidir.ChangePackages(o.apis, named, func(now []string) ([]string, error) {
+	err = apidir.ChangePackages(o.apis, sources, func(now []string) ([]string, error) {
 		for _, pin := range pins {
 			now = append(withoutPackage(now, pin), pin)
 		}
@@ -99,16 +102,52 @@ func (o *packageOptions) add(ctx context.Context, e *Env, pins []string) error {
 	return o.awaitInstall(ctx, e)
 }
 
+// findRegistry returns the npm registry. It adds the registry of npm's configuration to sources. That of
+// PACKAGE_REGISTRY needs no second place.
+func findRegistry(ctx context.Context, e *Env, sources *catalog.Packages) (mcpconfig.Registry, error) {
+	w, err := readVariables(e)
+	if err != nil {
+		return "", err
+	}
+	if set := w.getenv("PACKAGE_REGISTRY"); set != "" {
+		return mcpconfig.Registry(set), nil
+	}
+	registry, err := mcpconfig.FromNPM(ctx, e.Environ)
+	if err != nil {
+		return "", fmt.Errorf("%w; set PACKAGE_REGISTRY in .env", err)
+	}
+	sources.Registry = string(registry)
+	return registry, nil
+}
+
+// resolvePyPI returns the version of a package of PyPI, or the newest if version is empty. It adds the index, and the
+// hosts of the package's files, to sources.
+func resolvePyPI(ctx context.Context, e *Env, sources *catalog.Packages, name, version string) (string, error) {
+	index := mcpconfig.Index{URL: sources.Index}
+	if index.URL == "" {
+		var err error
+		if index, err = findIndex(ctx, e); err != nil {
+			return "", err
+		}
+	}
+	hosts, newest, err := index.ListPackage(ctx, name)
+	switch {
+	case err != nil:
+		return "", err
+	case version == "" && newest == "":
+		return "", fmt.Errorf("the package index has no wheel of %s", safetext.OneLine(name))
+	}
+	sources.Index, sources.IndexHosts = index.URL, append(sources.IndexHosts, hosts...)
+	return cmp.Or(version, newest), nil
+}
+
 func withoutPackage(pins []string, pin string) []string {
-	name, _ := catalog.SplitPin(pin)
-	return slices.DeleteFunc(slices.Clone(pins), func(p string) bool {
-		other, _ := catalog.SplitPin(p)
-		return other == name
-	})
+	name := catalog.PackageName(pin)
+	return slices.DeleteFunc(slices.Clone(pins), func(p string) bool { return catalog.PackageName(p) == name })
 }
 
 func (o *packageOptions) remove(ctx context.Context, e *Env, names []string) error {
-	err := apidir.ChangePackages(o.apis, "", func(now []string) ([]string, error) {
+	err := apidir.ChangePackages(o.apis, catalog.Packages{}, func(now []string) ([]string, error) {
 		for _, name := range names {
 			left := withoutPackage(now, name)
 			if len(left) == len(now) {
@@ -148,7 +187,7 @@ func (o *packageOptions) list(ctx context.Context, e *Env) error {
 	if state.Problem != "" {
 		fmt.Fprintf(e.Stderr, "warning: the packages could not be installed: %s\n", safetext.OneLine(state.Problem))
 	}
-	const empty = "No package is pinned: codeforge package add npm:NAME pins one."
+	const empty = "No package is pinned: codeforge package add npm:NAME or pypi:NAME pins one."
 	return printList(e, o.json, out, empty, func(l listedPackage) {
 		word := "not installed"
 		if l.Installed {

@@ -27,11 +27,8 @@ func withRegistry(ctx context.Context, c Config, apis string) (environ []string,
 // needsPackages reports whether a file in the folder of APIs could name a package of npm. It may report too many,
 // because only the proxy parses these files.
 func needsPackages(apis string) bool {
-	if _, err := os.Stat(filepath.Join(apis, catalog.PackagesFile)); err == nil {
-		return true
-	}
 	files, _ := filepath.Glob(filepath.Join(apis, "*", "config.json"))
-	return slices.ContainsFunc(files, func(path string) bool {
+	return slices.ContainsFunc(append(files, filepath.Join(apis, catalog.PackagesFile)), func(path string) bool {
 		data, err := os.ReadFile(path)
 		return err == nil && bytes.Contains(data, []byte(`"npm:`))
 	})

@@ -107,8 +107,8 @@ func (l *BridgeLauncher) Install(ctx context.Context, api proxyapi.API, progress
 	return l.installPackage(ctx, api, packageToInstall(api.Server), api.Server.Registry, progress)
 }
 
-// InstallForCode installs packages that code imports, in the slot of an MCP server. An empty registry means that of the
-// settings.
+// InstallForCode installs packages of one kind that code imports, in the slot of an MCP server. An empty registry means
+// the npm registry of the settings.
 func (l *BridgeLauncher) InstallForCode(ctx context.Context, pins []string, registry string) error {
 	// No API has a name with a $.
 	api := proxyapi.API{Name: "$packages"}

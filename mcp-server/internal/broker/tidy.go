@@ -64,8 +64,11 @@ func wantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
 		}
 	}
 	packages = []string{}
-	if len(found.Packages) > 0 {
-		packages = append(packages, sandboxapi.PackageSet(found.Packages))
+	npm, pypi := sandboxapi.SplitPackages(found.Packages)
+	for _, kind := range [][]string{npm, pypi} {
+		if len(kind) > 0 {
+			packages = append(packages, sandboxapi.PackageSet(kind))
+		}
 	}
 	for _, api := range found.APIs {
 		if api.Server != nil && api.Server.Package != "" {

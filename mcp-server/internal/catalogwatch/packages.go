@@ -16,11 +16,12 @@ import (
 
 // packageState is the state of the packages for code. Watcher.mu guards it, except for ask.
 type packageState struct {
-	// wanted are the catalog's packages while they are not installed, and registry is theirs.
-	wanted   []string
-	registry string
-	failed   error         // of the last installation of wanted, or nil
-	ask      chan struct{} // has an entry if wanted should be installed
+	// wanted are the catalog's packages while they are not installed. registry is that of npm packages, and index that of
+	// packages from PyPI.
+	wanted          []string
+	registry, index string
+	failed          error         // of the last installation of wanted, or nil
+	ask             chan struct{} // has an entry if wanted should be installed
 }
 
 // retryInstall is the pause after an installation that failed.
@@ -29,16 +30,20 @@ const retryInstall = time.Minute
 // setPermissions sends sandboxd the permission set of a catalog. If its packages are not installed, it asks for their
 // installation, and the packages in force stay. It sets cat.Packages to those in force.
 func (w *Watcher) setPermissions(ctx context.Context, cat *proxyapi.Catalog) (sandboxapi.PermissionSet, error) {
-	wanted := cat.Packages
-	// An installation fails as a whole, and sandboxd may have lost the earlier packages too.
-	for _, try := range [][]string{wanted, w.Catalog().Packages, nil} {
+	wanted, now := cat.Packages, w.Catalog().Packages
+	npm, pypi := sandboxapi.SplitPackages(wanted)
+	npmNow, pypiNow := sandboxapi.SplitPackages(now)
+	// The packages of one kind are installed or not as a whole, and sandboxd may have lost the earlier ones too.
+	for _, try := range [][]string{
+		wanted, slices.Concat(npm, pypiNow), slices.Concat(npmNow, pypi), now, npm, pypi, nil,
+	} {
 		cat.Packages = try
 		set, err := w.cfg.Sandbox.SetPermissions(ctx, sandboxapi.Permissions{AllowNet: AllowNet(*cat), Packages: try})
 		if errors.Is(err, sandboxapi.ErrNotInstalled) {
 			continue
 		}
 		if err == nil {
-			w.notePackages(wanted, try, cat.PackageRegistry)
+			w.notePackages(wanted, try, cat)
 		}
 		return set, err
 	}
@@ -46,7 +51,7 @@ func (w *Watcher) setPermissions(ctx context.Context, cat *proxyapi.Catalog) (sa
 }
 
 // notePackages records which packages are wanted and in force, and asks for a missing installation.
-func (w *Watcher) notePackages(wanted, inForce []string, registry string) {
+func (w *Watcher) notePackages(wanted, inForce []string, cat *proxyapi.Catalog) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := &w.packages
@@ -57,7 +62,7 @@ func (w *Watcher) notePackages(wanted, inForce []string, registry string) {
 	if !slices.Equal(p.wanted, wanted) {
 		p.failed = nil
 	}
-	p.wanted, p.registry = wanted, registry
+	p.wanted, p.registry, p.index = wanted, cat.PackageRegistry, cat.PackageIndex
 	select {
 	case p.ask <- struct{}{}:
 	default: // an installation is asked for already
@@ -85,16 +90,16 @@ func (w *Watcher) installWanted(ctx context.Context) {
 			return
 		}
 		w.mu.Lock()
-		pins, registry := w.packages.wanted, w.packages.registry
+		pins, registry, index := w.packages.wanted, w.packages.registry, w.packages.index
 		w.mu.Unlock()
 		if len(pins) == 0 || w.cfg.Install == nil {
 			continue
 		}
 		w.cfg.Log.Info("installing the packages for code", logline.Tag("mcp"),
 			slog.String("packages", strings.Join(pins, " ")))
-		err := w.cfg.Install(ctx, pins, registry)
-		if err == nil {
-			err = w.UpdateCatalog(ctx)
+		installed, err := w.installMissing(ctx, pins, registry, index)
+		if installed {
+			err = errors.Join(err, w.UpdateCatalog(ctx))
 		}
 		if err == nil || ctx.Err() != nil {
 			continue
@@ -107,4 +112,21 @@ func (w *Watcher) installWanted(ctx context.Context) {
 		}
 		w.mu.Unlock()
 	}
+}
+
+// installMissing installs the packages of each kind that are not in force. It reports whether it installed some.
+func (w *Watcher) installMissing(ctx context.Context, pins []string, registry, index string) (installed bool, err error) {
+	npm, pypi := sandboxapi.SplitPackages(pins)
+	npmNow, pypiNow := sandboxapi.SplitPackages(w.Catalog().Packages)
+	for _, kind := range []struct {
+		pins, now []string
+		registry  string
+	}{{npm, npmNow, registry}, {pypi, pypiNow, index}} {
+		if len(kind.pins) == 0 || slices.Equal(kind.pins, kind.now) {
+			continue
+		}
+		failed := w.cfg.Install(ctx, kind.pins, kind.registry)
+		installed, err = installed || failed == nil, errors.Join(err, failed)
+	}
+	return installed, err
 }

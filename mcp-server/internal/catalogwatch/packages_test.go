@@ -47,3 +47,39 @@ func TestPackages(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// TestPackagesOfTwoKinds: if the packages of one kind cannot be installed, code has those of the other kind.
+func TestPackagesOfTwoKinds(t *testing.T) {
+	p, s := fakepeers.NewProxy(t), fakepeers.NewSandbox(t, 1)
+	p.SetCatalog(proxyapi.Catalog{
+		APIs: []proxyapi.API{{Name: "a"}}, Packages: []string{"pypi:x@1.0", "npm:x@1.0.0"},
+		PackageRegistry: "https://packages.example.com/", PackageIndex: "https://index.example.com/simple",
+	})
+	var indexes []string
+	w := catalogwatch.New(catalogwatch.Config{
+		Control: proxyapi.NewClient(p.Socket), Sandbox: sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial}),
+		Log: logline.New(t.Output(), "text", nil),
+		Install: func(_ context.Context, pins []string, registry string) error {
+			if slices.Equal(pins, []string{"npm:x@1.0.0"}) {
+				return errors.New("the registry has no such package")
+			}
+			indexes = append(indexes, registry)
+			s.InstallPackages(pins)
+			return nil
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	testkit.WaitFor(t, func() bool {
+		return slices.Equal(w.Catalog().Packages, []string{"pypi:x@1.0"}) && w.Packages().Problem != ""
+	})
+	cancel()
+	<-done
+	if !slices.Equal(indexes, []string{"https://index.example.com/simple"}) {
+		t.Errorf("installed from %q", indexes)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // maxTypes bounds the part of an API's types.d.ts that is shown, in bytes.
@@ -191,9 +192,13 @@ func (s *Surface) listNotes(ctx context.Context, cat proxyapi.Catalog, list []li
 	if only != "" && list[0].Types && !documented {
 		notes = append(notes, s.readTypes(ctx, only)...)
 	}
-	if len(cat.Packages) > 0 && only == "" {
+	npm, pypi := sandboxapi.SplitPackages(cat.Packages)
+	if len(npm) > 0 && only == "" {
 		notes = append(notes, "TypeScript can import these packages, e.g. import x from \"npm:NAME\": "+
-			strings.Join(cat.Packages, ", ")+".")
+			strings.Join(npm, ", ")+".")
+	}
+	if len(pypi) > 0 && only == "" && s.pythonReport().Version != "" {
+		notes = append(notes, "Python can import these packages: "+strings.Join(pypi, ", ")+".")
 	}
 	if line := s.folderLine(); line != "" && only == "" {
 		notes = append(notes, line)

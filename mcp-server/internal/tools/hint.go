@@ -219,7 +219,7 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 // hintPackages returns the hint for a package or URL that code cannot import.
 func (r runRendering) hintPackages() readertext.Text {
 	there := "no package"
-	if pins := r.catalog.Packages; len(pins) > 0 {
+	if pins, _ := sandboxapi.SplitPackages(r.catalog.Packages); len(pins) > 0 {
 		there = "only these packages: " + strings.Join(pins, ", ")
 	}
 	return readertext.NewText("Code can import no URL, and %THERE. Use what Deno has built in (\"node:fs\" too), fetch, "+

@@ -186,9 +186,11 @@ func (r runRendering) explainMissingModule(module string) readertext.Text {
 		return readertext.NewText("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
 	}
 	there := "There is the standard library"
-	if n := len(r.python.Packages); n > 0 {
+	_, pypi := sandboxapi.SplitPackages(r.catalog.Packages)
+	packages := slices.Concat(pypi, r.python.Packages)
+	if n := len(packages); n > 0 {
 		const most = 30
-		there += " and " + strings.Join(r.python.Packages[:min(n, most)], ", ")
+		there += " and " + strings.Join(packages[:min(n, most)], ", ")
 		if n > most {
 			there += fmt.Sprintf(" and %d more", n-most)
 		}

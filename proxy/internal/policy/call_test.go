@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -101,6 +103,27 @@ func TestRegistries(t *testing.T) {
 	}
 	if none := MergeRegistries(nil, nil, load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`})); none != nil {
 		t.Errorf("%+v", none)
+	}
+}
+
+// TestPackageIndex: an installation reaches the package index of the packages for code, and the hosts of its files.
+// Promise: servers-reach-less
+func TestPackageIndex(t *testing.T) {
+	dir := t.TempDir()
+	text := `{"packages": ["pypi:x@1"], "index": "https://index.test/simple", "index_hosts": ["files.test"]}`
+	if err := os.WriteFile(filepath.Join(dir, catalog.PackagesFile), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	apis, problems := catalog.Load(dir, catalog.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	rules := Rules{Catalog: apis, Registry: MergeRegistries(nil, nil, apis)}
+	for name, want := range map[string]bool{"index.test": true, "files.test": true, "x.index.test": false, "other.test": false} {
+		v := rules.Decide(asker{kind: KindInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}})
+		if v.Allow != want {
+			t.Errorf("%s: %+v", name, v)
+		}
 	}
 }
 

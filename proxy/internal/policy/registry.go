@@ -44,7 +44,11 @@ func MergeRegistries(set *catalog.API, private []netip.Prefix, c *catalog.Catalo
 			}
 		}
 	}
-	for _, text := range append(addresses, c.Packages().Registry) {
+	packages := c.Packages()
+	for _, host := range packages.IndexHosts {
+		addresses = append(addresses, "https://"+host)
+	}
+	for _, text := range append(addresses, packages.Registry, packages.Index) {
 		if text == "" {
 			continue
 		}

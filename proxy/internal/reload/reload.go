@@ -275,6 +275,7 @@ func newPublicCatalog(c *catalog.Catalog, problems catalog.Problems, yolo bool) 
 	packages := c.Packages()
 	out := proxyapi.Catalog{
 		YOLO: yolo, APIs: []proxyapi.API{}, Packages: packages.Pins, PackageRegistry: packages.Registry,
+		PackageIndex: packages.Index,
 	}
 	for _, a := range c.APIs() {
 		if a.Active && !a.Internal {
