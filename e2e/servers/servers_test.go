@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		if err := world.BuildProgram(root, github, "github-mcp-server"); err != nil {
 			fmt.Fprintln(os.Stderr, "servers:", err) // the tests find the program missing
 		}
-		packages := append([]string{everything}, wheels...)
+		packages := append([]string{everything, codeWheels()}, wheels...)
 		for name := range examples {
 			x, err := readExample(root, name)
 			if err != nil {

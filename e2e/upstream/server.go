@@ -253,7 +253,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/x/deaf", s.deaf)
 	mux.Handle("/x/item/", &items{})
 	mux.HandleFunc("/x/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
-	serveVendors(mux)
+	serveVendors(mux, s.cfg.Hosts)
 	for name, handler := range s.cfg.Hosts {
 		mux.Handle(name+"/", handler)
 	}

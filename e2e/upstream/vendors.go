@@ -25,15 +25,23 @@ var vendors = map[string]string{
 	"api.tavily.com":       `{"query":"x","results":[{"title":"Tavily says hi","url":"https://example.com","content":"c","score":1}]}`,
 	"api.search.brave.com": `{"type":"search","web":{"type":"search","results":[{"title":"Brave says hi","url":"https://example.com","description":"d"}]}}`,
 	"supabase.com":         `{"data":{"schema":"type Query { schema: String! }"}}`,
-	"api.supabase.com":     `[{"id":"supabase-says-hi","slug":"supabase-says-hi","name":"Supabase says hi"}]`,
+	"api.stripe.com":       `{"id":"cus_1","object":"customer","email":"a@example.com"}`,
+	"api.openai.com": `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"finish_reason":"stop",` +
+		`"message":{"role":"assistant","content":"OpenAI says hi"}}]}`,
+	"slack.com":                     `{"ok":true,"team":"Slack says hi"}`,
+	"s3.eu-central-1.amazonaws.com": "S3 says hi",
+	"api.supabase.com":              `[{"id":"supabase-says-hi","slug":"supabase-says-hi","name":"Supabase says hi"}]`,
 }
 
 // mcpVendors are the hosts of companies' own MCP servers, at the public address, each with what its only tool says.
 var mcpVendors = map[string]string{"mcp.stripe.com": "Stripe says hi", "mcp.linear.app": "Linear says hi"}
 
-// serveVendors adds their routes.
-func serveVendors(mux *http.ServeMux) {
+// serveVendors adds their routes, except for hosts that a test serves by itself.
+func serveVendors(mux *http.ServeMux, own map[string]http.Handler) {
 	for host, answer := range vendors {
+		if own[host] != nil {
+			continue
+		}
 		mux.HandleFunc(host+"/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, answer)
