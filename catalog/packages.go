@@ -120,8 +120,8 @@ func ParsePackages(data []byte) (Packages, Problems) {
 	return p, d.Problems
 }
 
-// isPin reports whether a text is a package of npm or PyPI with an exact version. A program of a package, behind a slash,
-// is for MCP servers only.
+// isPin reports whether a text is a package of npm or PyPI with an exact version. A program of a package, behind a
+// slash, is for MCP servers only.
 func isPin(s string) bool {
 	return len(s) <= maxPackageName && (packageName.MatchString(s) || pypiPackage.MatchString(s)) &&
 		strings.Count(s, "/") <= strings.Count(s, ":@")

@@ -100,9 +100,13 @@ func pinWheels(t *testing.T, w *world.World, module string, pins ...string) {
 func TestCodeWheels(t *testing.T) {
 	for name, user := range users() {
 		t.Run(name, func(t *testing.T) {
+			sdks := pythonSDKs // the packages decide most of it, so one user tries all
+			if user == world.Self && !testkit.IsThorough() {
+				sdks = sdks[:1]
+			}
 			known := map[string]*canary.Canary{}
 			var apis []world.API
-			for _, p := range pythonSDKs {
+			for _, p := range sdks {
 				known[p.token] = canary.New(p.token)
 				credential := map[string]any{"value": known[p.token].Value()}
 				if p.variable != "" {
@@ -122,12 +126,12 @@ func TestCodeWheels(t *testing.T) {
 				t.Errorf("without packages: %s %s", r.Out, r.Notes)
 			}
 			var pins []string
-			for _, p := range pythonSDKs {
+			for _, p := range sdks {
 				pins = append(pins, "pypi:"+p.pin)
 			}
 			pinWheels(t, w, "stripe", pins...)
 			list, err := w.Session().CallTool(t.Context(), &mcp.CallToolParams{Name: "list_apis"})
-			if err != nil || !strings.Contains(list.Content[len(list.Content)-1].(*mcp.TextContent).Text, "Python can import these packages: pypi:stripe@16.1.0, pypi:openai") {
+			if err != nil || !strings.Contains(list.Content[len(list.Content)-1].(*mcp.TextContent).Text, "Python can import these packages: pypi:stripe@16.1.0") {
 				t.Errorf("list_apis: %+v %v", list, err)
 			}
 			countAsked := func() (asked int) {
@@ -139,11 +143,9 @@ func TestCodeWheels(t *testing.T) {
 				return asked
 			}
 			fetched := countAsked()
-			for _, p := range pythonSDKs {
+			for _, p := range sdks {
 				t.Run(p.pin, func(t *testing.T) {
-					began := time.Now()
 					r, err := w.Do(t.Context(), w.Session(), world.Run{Code: p.code, Language: "python", Timeout: 120})
-					t.Log(time.Since(began))
 					if err != nil || r.Out != p.out || r.Notes != "" {
 						t.Fatalf("%v\n%.3000s\n%.3000s", err, r.Out, r.Notes)
 					}

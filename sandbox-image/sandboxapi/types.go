@@ -366,8 +366,8 @@ type Permissions struct {
 	// AllowNet lists the host names to which code may connect, e.g. "api.stripe.com" or "*.example.com"; ["*"] allows all
 	// (YOLO_MODE). The security boundary is the kernel's rules and the proxy, not Deno's permissions.
 	AllowNet []string `json:"allow_net"`
-	// Packages are the packages that code may import: npm:NAME@VERSION in TypeScript, pypi:NAME@VERSION in Python. If those
-	// of one kind are not installed as one PackageSet, the answer is ErrNotInstalled and the current set stays.
+	// Packages are the packages that code may import: npm:NAME@VERSION in TypeScript, pypi:NAME@VERSION in Python. If
+	// those of one kind are not installed as one PackageSet, the answer is ErrNotInstalled and the current set stays.
 	Packages []string `json:"packages,omitempty"`
 }
 

@@ -35,9 +35,9 @@ func readPackages(path string) ([]byte, catalog.Packages, error) {
 	return text, p, nil
 }
 
-// ChangePackages replaces the list of the packages for code by the result of change, and keeps the rest of the file. The
-// file gets the registry and the index of sources if they are not empty and the file names no other, and also the hosts
-// of sources. Only one process changes the folder at a time.
+// ChangePackages replaces the list of the packages for code by the result of change, and keeps the rest of the file.
+// The file gets the registry and the index of sources if it names no others, and always the hosts of sources. Only one
+// process changes the folder at a time.
 func ChangePackages(dir string, sources catalog.Packages, change func(pins []string) ([]string, error)) error {
 	done, err := lockFolder(dir)
 	if err != nil {

@@ -153,7 +153,7 @@ The client's tokens are invalid at once. Its open streams end within two
 seconds. A running call may end.`,
 		Example: exampleText("codeforge clients revoke K3VDZ7QXA2MB",
 			"codeforge clients revoke K3VDZ7QXA2MB --state /srv/cf/.codeforge"),
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			op, err := t.connectOperator(c.Context(), e)
 			if err == nil {

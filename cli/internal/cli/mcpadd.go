@@ -170,7 +170,7 @@ func (o *mcpOptions) newDrafter(ctx context.Context, e *Env) *mcpconfig.Drafter 
 		registry = func() mcpconfig.Registry { return mcpconfig.Registry(w.getenv("PACKAGE_REGISTRY")) }
 	}
 	d.Index = sync.OnceValue(func() mcpconfig.Index {
-		index, _ := findIndex(ctx, e) // empty after an error: DraftServer reports it
+		index, _ := findUserIndex(ctx, e) // empty after an error: DraftServer reports it
 		return index
 	})
 	d.Version = func(ctx context.Context, pkg, wanted string) (string, error) {
@@ -179,8 +179,8 @@ func (o *mcpOptions) newDrafter(ctx context.Context, e *Env) *mcpconfig.Drafter 
 	return d
 }
 
-// findIndex returns the package index that the user's pip or uv uses.
-func findIndex(ctx context.Context, e *Env) (mcpconfig.Index, error) {
+// findUserIndex returns the package index that the user's pip or uv uses.
+func findUserIndex(ctx context.Context, e *Env) (mcpconfig.Index, error) {
 	self, _ := os.Executable()
 	address, err := mcpconfig.FindIndex(ctx, e.Environ, findOwnUV(e, filepath.Dir(self)))
 	return mcpconfig.Index{URL: address}, err

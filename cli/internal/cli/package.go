@@ -67,7 +67,7 @@ func (o *packageOptions) add(ctx context.Context, e *Env, pins []string) error {
 	if err != nil {
 		return err
 	}
-	npm := sync.OnceValues(func() (mcpconfig.Registry, error) { return findRegistry(ctx, e, &sources) })
+	npm := sync.OnceValues(func() (mcpconfig.Registry, error) { return findNPMRegistry(ctx, e, &sources) })
 	for i, pin := range pins {
 		kind, name, _ := strings.Cut(pin, ":")
 		name, version := catalog.SplitPin(name)
@@ -102,9 +102,9 @@ func (o *packageOptions) add(ctx context.Context, e *Env, pins []string) error {
 	return o.awaitInstall(ctx, e)
 }
 
-// findRegistry returns the npm registry. It adds the registry of npm's configuration to sources. That of
+// findNPMRegistry returns the npm registry. It adds the registry of npm's configuration to sources. That of
 // PACKAGE_REGISTRY needs no second place.
-func findRegistry(ctx context.Context, e *Env, sources *catalog.Packages) (mcpconfig.Registry, error) {
+func findNPMRegistry(ctx context.Context, e *Env, sources *catalog.Packages) (mcpconfig.Registry, error) {
 	w, err := readVariables(e)
 	if err != nil {
 		return "", err
@@ -126,7 +126,7 @@ func resolvePyPI(ctx context.Context, e *Env, sources *catalog.Packages, name, v
 	index := mcpconfig.Index{URL: sources.Index}
 	if index.URL == "" {
 		var err error
-		if index, err = findIndex(ctx, e); err != nil {
+		if index, err = findUserIndex(ctx, e); err != nil {
 			return "", err
 		}
 	}

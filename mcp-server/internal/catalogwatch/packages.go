@@ -115,7 +115,9 @@ func (w *Watcher) installWanted(ctx context.Context) {
 }
 
 // installMissing installs the packages of each kind that are not in force. It reports whether it installed some.
-func (w *Watcher) installMissing(ctx context.Context, pins []string, registry, index string) (installed bool, err error) {
+func (w *Watcher) installMissing(
+	ctx context.Context, pins []string, registry, index string,
+) (installed bool, err error) {
 	npm, pypi := sandboxapi.SplitPackages(pins)
 	npmNow, pypiNow := sandboxapi.SplitPackages(w.Catalog().Packages)
 	for _, kind := range []struct {

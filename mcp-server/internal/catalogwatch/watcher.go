@@ -27,8 +27,8 @@ type Config struct {
 	// Report, if not nil, is called with the sandbox's report, before the first catalog is known and at each
 	// renewal.
 	Report func(sandboxapi.Health)
-	// Install installs packages of one kind for code, at most for minutes, from a registry, or from that of the settings if registry
-	// is empty. Nil means that this sandbox installs no packages.
+	// Install installs packages of one kind for code within minutes, from a registry. An empty registry means the one of
+	// the settings. Nil means that this sandbox installs no packages.
 	Install func(ctx context.Context, pins []string, registry string) error
 }
 

@@ -31,8 +31,8 @@ var hiddenInLibrary = [...]string{"site-packages", "dist-packages"}
 
 // wheelLibraries are libraries that a wheel may expect on every machine (PEP 600), besides those that Python needs.
 var wheelLibraries = [...]string{
-	"libstdc++.so.6", "libgcc_s.so.1", "libz.so.1", "libexpat.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
-	"libutil.so.1",
+	"libstdc++.so.6", "libgcc_s.so.1", "libz.so.1", "libexpat.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0",
+	"librt.so.1", "libutil.so.1",
 }
 
 // pythonArgs returns the interpreter's arguments. -s ignores the user's packages in /tmp, and -B writes no byte code.

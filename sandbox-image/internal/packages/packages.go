@@ -102,8 +102,8 @@ func OpenStore(dir, python string) (*Store, error) {
 }
 
 // namePattern matches a package name as npm defines it, with an exact version as semver.org defines it. pypiPin matches
-// a name of PyPI with extras, and an exact version as PEP 440 defines it. pypiPattern matches a pypiPin and constraints,
-// or a set. A match is never an option or a path.
+// a name of PyPI with extras, and an exact version as PEP 440 defines it. pypiPattern matches a set, or a pypiPin and
+// constraints. A match is never an option or a path.
 var (
 	pypiPin = `pypi:[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(\[[A-Za-z0-9._,-]+\])?` +
 		`@[0-9][0-9A-Za-z.!+-]*`

@@ -83,11 +83,11 @@ func (p *Pool) installedSet(pkg string) string {
 
 // permissionHash identifies the hosts and the packages in force. The caller holds p.mu.
 func (p *Pool) permissionHash() string {
-	return p.set.HashHosts() + p.packages.deno.setKey() + p.packages.python.setKey()
+	return p.set.HashHosts() + p.packages.deno.interpreterKey() + p.packages.python.interpreterKey()
 }
 
-// setKey identifies the packages in keys of interpreters. Without packages it is empty.
-func (h heldPackages) setKey() string {
+// interpreterKey identifies the packages in keys of interpreters. Without packages it is empty.
+func (h heldPackages) interpreterKey() string {
 	if h.Set == "" {
 		return ""
 	}

@@ -210,7 +210,7 @@ func (p *Pool) Close() error {
 func (p *Pool) interpreterKey(s *slotState, python bool) string {
 	key := p.permissionHash() + p.ca
 	if python {
-		key = "python" + p.packages.python.setKey() + p.ca
+		key = "python" + p.packages.python.interpreterKey() + p.ca
 	} else if p.isPinned(s) {
 		key = "pinned" + key
 	}

@@ -160,7 +160,8 @@ func (p *Pool) runServer(
 		if err := p.cfg.Jail.PrepareInstall(s.id); err != nil {
 			return exit, nil, err
 		}
-		if spec.Frozen, err = sv.Packages.GiveLock(spec.Package, p.installedSet(spec.Package), sv.Installing(s.id)); err != nil {
+		spec.Frozen, err = sv.Packages.GiveLock(spec.Package, p.installedSet(spec.Package), sv.Installing(s.id))
+		if err != nil {
 			return exit, nil, err
 		}
 	}
