@@ -78,6 +78,7 @@ var promisesOf = map[string][]string{
 	"client-resource":    {"hosted-logins"},
 	"client-reuse":       {"hosted-logins"},
 	"client-tenant":      {"hosted-logins"},
+	"client-unowned":     {"hosted-logins"},
 	"client-origin":      {"hosted-logins"},
 	"client-form":        {"hosted-logins"},
 	"client-frames":      {"hosted-logins"},

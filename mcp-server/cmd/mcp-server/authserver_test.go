@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -110,8 +111,8 @@ func logIn(t *testing.T, proxies tlsProxies, public, secret string) string {
 }
 
 // TestRevokedClient: once the operator has ended a login, its session answers no request, and its stream ends within two
-// seconds. A removed token of a tenant ends the logins that were made with it. Another login of the tenant knows no
-// session of the first one.
+// seconds. A removed token of a tenant ends the logins that were made with it, even if it comes back. Another login of
+// the tenant knows no session of the first one.
 // Promise: hosted-logins, session-users
 func TestRevokedClient(t *testing.T) {
 	t.Parallel()
@@ -168,6 +169,13 @@ func TestRevokedClient(t *testing.T) {
 	testkit.WaitFor(t, func() bool {
 		return send(http.MethodPost, byToken, "", begin).StatusCode == http.StatusUnauthorized
 	})
+	testkit.Must(t, os.WriteFile(env["MCP_TOKENS_FILE"], []byte(twoTenants), 0o600))
+	testkit.WaitFor(t, func() bool {
+		return send(http.MethodPost, "the-token-of-the-tenant-bob", "", begin).StatusCode == http.StatusOK
+	})
+	if resp := send(http.MethodPost, byToken, "", begin); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a login by a token that was removed and added again: %s", resp.Status)
+	}
 	if err := op.RevokeClient(t.Context(), "unknown"); err == nil || !strings.Contains(err.Error(), "there is no such client") {
 		t.Error(err)
 	}
@@ -175,6 +183,15 @@ func TestRevokedClient(t *testing.T) {
 		if strings.Contains(p.log.String(), secret) {
 			t.Errorf("the log has a token: %s", secret)
 		}
+	}
+}
+
+// TestLoginsWhileStopping: a tenant exists until the process ends. A renewal meanwhile would otherwise end its login.
+// Promise: hosted-logins
+func TestLoginsWhileStopping(t *testing.T) {
+	set := &tenantSet{list: []*tenantState{{Tenant: tokenfile.Tenant{Name: "ann"}}}, closed: true}
+	if !set.hasProof("ann", "") || set.hasProof("bob", "") || set.hasProof("ann", "unknown") {
+		t.Error("a tenant is missing while the server stops")
 	}
 }
 

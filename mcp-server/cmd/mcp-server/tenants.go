@@ -82,8 +82,9 @@ func openTenants(d *daemon, path string) (*tenantSet, error) {
 	return t, t.problem
 }
 
-// readIfChanged reads the file if it has changed. A file with a mistake changes no tenant, and is logged once.
-func (t *tenantSet) readIfChanged() {
+// readIfChanged reads the file if it has changed. A file with a mistake changes no tenant, and is logged once. The
+// result reports whether the list was replaced.
+func (t *tenantSet) readIfChanged() bool {
 	info, err := os.Stat(t.path) //nolint:gosec // the operator's own setting
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +92,7 @@ func (t *tenantSet) readIfChanged() {
 	// Only a changed file is read, because this runs every second.
 	if err == nil && last != nil && os.SameFile(last, info) && last.ModTime().Equal(info.ModTime()) &&
 		last.Size() == info.Size() {
-		return
+		return false
 	}
 	var list []tokenfile.Tenant
 	if err == nil {
@@ -105,10 +106,11 @@ func (t *tenantSet) readIfChanged() {
 				slog.String("error", err.Error()))
 		}
 		t.problem = err
-		return
+		return false
 	}
 	t.problem = nil
 	t.replaceTenants(list)
+	return true
 }
 
 func (t *tenantSet) readFile() ([]tokenfile.Tenant, error) {
@@ -308,8 +310,13 @@ func (t *tenantSet) listOpened() []*tenantState {
 
 // Run checks the file until ctx ends.
 func (t *tenantSet) Run(ctx context.Context) {
+	isChanged := true // by the first reading
 	for range timing.EachTick(ctx, lookTime) {
-		t.readIfChanged()
+		isChanged = t.readIfChanged() || isChanged
+		// The database may not answer now. Then the next tick tries again.
+		if isChanged && t.daemon.logins.EndUnownedLogins(ctx) == nil {
+			isChanged = false
+		}
 	}
 }
 

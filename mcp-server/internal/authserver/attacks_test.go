@@ -82,6 +82,7 @@ var attacks = []attack{
 	{"the method plain", "client-challenge", atLogin("code_challenge_method", "plain")},
 	{"no method, which means plain", "client-challenge", atLogin("code_challenge_method", "")},
 	{"a short challenge", "client-challenge", atLogin("code_challenge", "abc")},
+	{"a challenge that Postgres refuses after the sign-in", "client-challenge", atLogin("code_challenge", strings.Repeat("\x00", 43))},
 	{"a wrong verifier", "client-verifier", atToken("code_verifier", strings.Repeat("x", 43))},
 	{"no verifier", "client-verifier", atToken("code_verifier", "")},
 	{"the challenge as the verifier", "client-verifier", func(t *testing.T, f *forge) bool {
@@ -169,6 +170,18 @@ var attacks = []attack{
 		f.removed = true
 		f.mu.Unlock()
 		return f.renew(t, id, p.Refresh).Access != ""
+	}},
+	{"a login by a token that was removed and added again", "client-unowned", func(t *testing.T, f *forge) bool {
+		id := f.registerAt(t, callback)
+		p, code := f.exchange(t, id, f.code(t, id)), f.code(t, id)
+		f.change(t, &f.removed)
+		return f.isValid(t, p.Access) || f.renew(t, id, p.Refresh).Access != "" || f.exchange(t, id, code).Access != ""
+	}},
+	{"a login by a one-time code of a tenant that was removed and added again", "client-unowned", func(t *testing.T, f *forge) bool {
+		id, unused, b := f.registerAt(t, callback), mustCode(t, f), f.browser(t)
+		p := f.exchange(t, id, f.approve(t, b, f.signIn(t, b, f.query(id), mustCode(t, f))).Query().Get("code"))
+		f.change(t, &f.gone)
+		return f.isValid(t, p.Access) || f.renew(t, id, p.Refresh).Access != "" || f.signIn(t, f.browser(t), f.query(id), unused) != nil
 	}},
 	{"the revocation of a token by another client", "", func(t *testing.T, f *forge) bool {
 		victim, thief := f.registerAt(t, callback), f.registerAt(t, callback)

@@ -76,7 +76,7 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, store: store{cfg.DB, time.Now}, paths: http.NewServeMux(),
-		requests:      newAddressLimit(5, 100, 200),
+		requests:      newAddressLimit(5, 100, 1000),
 		attempts:      newAddressLimit(rate.Every(6*time.Second), 10, 20),
 		registrations: newAddressLimit(rate.Every(time.Minute), 10, 1),
 	}
@@ -184,6 +184,29 @@ func (s *Server) RevokeLogin(ctx context.Context, id string) error {
 		return err
 	}
 	s.logLogin(slog.LevelInfo, "the operator ended a login", slog.String("login", id))
+	return nil
+}
+
+// EndUnownedLogins ends the logins of tenants that HasTenant does not know any more, and those of removed tokens. Call
+// it after each change of the tenants: a later tenant with the name of a removed one must not find logins. A nil Server
+// has none.
+func (s *Server) EndUnownedLogins(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	owners, err := s.store.listOwners(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range owners {
+		//defence:client-unowned
+		if !s.cfg.HasTenant(o.tenant, o.proof) {
+			if err := s.store.removeOwned(ctx, o); err != nil {
+				return err
+			}
+			s.logLogin(slog.LevelInfo, "ended the logins of a removed tenant or token", slog.String("tenant", o.tenant))
+		}
+	}
 	return nil
 }
 

@@ -43,6 +43,8 @@ type forge struct {
 
 	mu      sync.Mutex
 	removed bool // the tenant's token
+	gone    bool // the tenant
+	apis    []string
 	later   time.Duration
 }
 
@@ -57,7 +59,7 @@ func newForge(t *testing.T) *forge {
 // newForgeOn makes a server with a database. A second replica has the issuer of the first one.
 func newForgeOn(t *testing.T, db *database.DB, issuer string) *forge {
 	t.Helper()
-	f := &forge{db: db, log: &testkit.Buffer{}}
+	f := &forge{db: db, log: &testkit.Buffer{}, apis: []string{"stripe", "github"}}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.ServeHTTP(w, r) }))
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -74,7 +76,7 @@ func newForgeOn(t *testing.T, db *database.DB, issuer string) *forge {
 			return "", ""
 		},
 		HasTenant: f.HasTenant,
-		ListAPIs:  func(string) []string { return []string{"stripe", "github"} },
+		ListAPIs:  func(string) []string { return f.apis },
 	})
 	f.store.now = func() time.Time {
 		f.mu.Lock()
@@ -87,7 +89,18 @@ func newForgeOn(t *testing.T, db *database.DB, issuer string) *forge {
 func (f *forge) HasTenant(tenant, proof string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return tenant == "ann" && (proof == "" || !f.removed)
+	return tenant == "ann" && !f.gone && (proof == "" || !f.removed)
+}
+
+// change removes the tenant or its token, and adds it again.
+func (f *forge) change(t *testing.T, without *bool) {
+	t.Helper()
+	for _, is := range []bool{true, false} {
+		f.mu.Lock()
+		*without = is
+		f.mu.Unlock()
+		testkit.Must(t, f.EndUnownedLogins(t.Context()))
+	}
 }
 
 // wait lets time pass.
@@ -340,6 +353,39 @@ func mustCode(t *testing.T, f *forge) string {
 	return code
 }
 
+// TestConsent: the page names the tenant's APIs. A tenant without any is not one with all.
+// Promise: hosted-logins
+func TestConsent(t *testing.T) {
+	for want, apis := range map[string][]string{"<b>stripe, github</b>": {"stripe", "github"}, "<b>all APIs</b>": nil, "<b>no API</b>": {}} {
+		f := newForge(t)
+		f.apis = apis
+		b := f.browser(t)
+		v := f.open(t, b, f.query(f.registerAt(t, callback)))
+		v.Set("secret", annToken)
+		if _, page, _ := f.post(t, b, "/oauth/login", v); !strings.Contains(page, want) {
+			t.Errorf("%q: want %s in %s", apis, want, page)
+		}
+	}
+}
+
+// TestUnowned: the logins of a tenant stay while another of its tokens is removed, and while another tenant is.
+// Promise: hosted-logins
+func TestUnowned(t *testing.T) {
+	f := newForge(t)
+	id, b := f.registerAt(t, callback), f.browser(t)
+	byToken := f.exchange(t, id, f.code(t, id))
+	byCode := f.exchange(t, id, f.approve(t, b, f.signIn(t, b, f.query(id), mustCode(t, f))).Query().Get("code"))
+	testkit.Must(t, f.store.addOneTimeCode(t.Context(), "AAAA-AAAA-AAAA", "bob"))
+	unused := mustCode(t, f)
+	f.change(t, &f.removed)
+	if f.isValid(t, byToken.Access) || !f.isValid(t, byCode.Access) || f.signIn(t, b, f.query(id), unused) == nil {
+		t.Errorf("by a token: %v, by a code: %v", f.isValid(t, byToken.Access), f.isValid(t, byCode.Access))
+	}
+	if text := dump(t, f.db, "login_code"); strings.Contains(text, "bob") {
+		t.Errorf("the codes of a missing tenant: %s", text)
+	}
+}
+
 // TestMetadata: the metadata names this server's own paths, whatever host a request names.
 // Promise: hosted-logins
 func TestMetadata(t *testing.T) {
@@ -451,7 +497,7 @@ func fillClients(t *testing.T, f *forge) (last string) {
 }
 
 // TestAddressLimit: many addresses together have a bound. A sender counts by the last address that a proxy has added, and
-// a whole /64 counts as one.
+// a whole /48 counts as one.
 // Promise: hosted-logins
 func TestAddressLimit(t *testing.T) {
 	l := newAddressLimit(0, 10, 1)
@@ -467,7 +513,7 @@ func TestAddressLimit(t *testing.T) {
 		t.Errorf("%d of 500 passed", passed)
 	}
 	for forwarded, want := range map[string]string{
-		"": "192.0.2.1", "203.0.113.7": "203.0.113.7", "1.1.1.1, 203.0.113.7": "203.0.113.7", "2001:db8::1": "2001:db8::/64", "2001:db8::ffff:1": "2001:db8::/64", "unknown": "unknown",
+		"": "192.0.2.1", "203.0.113.7": "203.0.113.7", "1.1.1.1, 203.0.113.7": "203.0.113.7", "2001:db8::1": "2001:db8::/48", "2001:db8:0:ffff::1": "2001:db8::/48", "2001:db8:1::1": "2001:db8:1::/48", "unknown": "unknown", "_hidden": "unknown", strings.Repeat("x", 5000): "unknown", "203.0.113.7:4711": "203.0.113.7", "[2001:db8::1]:4711": "2001:db8::/48",
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/oauth/login", nil)
 		if forwarded != "" {
@@ -506,7 +552,7 @@ func TestRedirects(t *testing.T) {
 }
 
 // TestReplicas: two servers on one Postgres have the same clients, codes and logins. Of two at the same time, one at most
-// gets tokens for a code or for a refresh token, and then the login has ended.
+// gets tokens for a code or for a refresh token, and then the login has ended. A removed token ends its logins on both.
 // Promise: hosted-logins
 func TestReplicas(t *testing.T) {
 	store := testkit.NewPostgres(t)
@@ -547,6 +593,11 @@ func TestReplicas(t *testing.T) {
 		if got := both(func(f *forge) pair { return f.exchange(t, id, code) }); len(got) > 1 || len(got) == 1 && a.isValid(t, got[0].Access) {
 			t.Fatalf("two exchanges: %+v", got)
 		}
+	}
+	last := b.exchange(t, id, b.code(t, id))
+	a.change(t, &a.removed)
+	if b.isValid(t, last.Access) {
+		t.Error("a login by a token that was removed and added again")
 	}
 	list, err := b.ListLogins(t.Context())
 	if err != nil || slices.ContainsFunc(list, func(l Login) bool { return l.Client.Name != "Claude" }) {

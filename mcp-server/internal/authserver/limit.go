@@ -56,11 +56,16 @@ func addressOf(r *http.Request) string {
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return text
+		// Some proxies add the port, which changes with each connection.
+		with, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return "unknown"
+		}
+		a = with.Addr()
 	}
-	// One subscriber has a whole /64.
+	// One subscriber may have a whole /48, which is enough to use up the share of all addresses.
 	if a = a.Unmap(); a.Is6() {
-		if p, err := a.Prefix(64); err == nil {
+		if p, err := a.Prefix(48); err == nil {
 			return p.String()
 		}
 	}

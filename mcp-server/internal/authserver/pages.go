@@ -33,6 +33,9 @@ type page struct {
 	APIs []string
 }
 
+// HasAllAPIs is for the template, in which an empty list and nil are alike.
+func (p page) HasAllAPIs() bool { return p.APIs == nil }
+
 // consentPage is the page whose form leads back to the client.
 const consentPage = "consent.html"
 
@@ -119,7 +122,7 @@ func (s *Server) readRequest(r *http.Request, query string) (p request, c client
 		return p, c, requestError("The client asks for a kind of login that does not exist here.")
 	}
 	//defence:client-challenge
-	if v.Get("code_challenge_method") != "S256" || len(p.challenge) != 43 {
+	if v.Get("code_challenge_method") != "S256" || len(p.challenge) != 43 || keepPrintable(p.challenge) == "" {
 		return p, c, requestError("The client does not protect its login with PKCE and S256.")
 	}
 	//defence:client-resource

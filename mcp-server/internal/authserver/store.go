@@ -291,6 +291,45 @@ func (s store) endLoginOfToken(ctx context.Context, token, clientID string) erro
 	return err
 }
 
+// owner is a tenant, with the proof of the token with which a person signed in, or "" after a one-time code.
+type owner struct{ tenant, proof string }
+
+// listOwners returns the owners of all codes, requests and logins.
+func (s store) listOwners(ctx context.Context) (list []owner, err error) {
+	rows, err := s.db.QueryContext(ctx, `SELECT tenant, proof FROM login UNION SELECT tenant, proof FROM login_request
+		UNION SELECT tenant, '' FROM login_code`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o owner
+		if err := rows.Scan(&o.tenant, &o.proof); err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, rows.Err()
+}
+
+// removeOwned removes the codes, requests and logins of an owner.
+func (s store) removeOwned(ctx context.Context, o owner) error {
+	return s.db.Transact(ctx, func(tx *sql.Tx) error {
+		for _, table := range []string{"login", "login_request"} {
+			//nolint:gosec // the names are constants
+			statement := `DELETE FROM ` + table + ` WHERE tenant = $1 AND proof = $2`
+			if _, err := tx.ExecContext(ctx, statement, o.tenant, o.proof); err != nil {
+				return err
+			}
+		}
+		if o.proof != "" { // the tenant may still exist
+			return nil
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM login_code WHERE tenant = $1`, o.tenant)
+		return err
+	})
+}
+
 func (s store) removeLogin(ctx context.Context, id string) error {
 	ended, err := s.removeRows(ctx, `DELETE FROM login WHERE id = $1`, keepPrintable(id))
 	if err == nil && !ended {
