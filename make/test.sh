@@ -108,7 +108,7 @@ finds_races() { # DIR
 }
 # Some tests of the other packages run without it: those that call package costtest, which measures one goroutine, and
 # these, which compute for long in one goroutine or in programs that are built without it.
-sums='Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|CallMemory|CharsetText|Charsets|ConstantMemory|Definitions|Echoes|Encoded|EncodedOverrides|EncodedValue|EventBounds|FinalHeaders|LargeBodies|LedgerBrokenBody|Load|ManyExchanges|MemoryShare|MintedLong|MintedUnderLoad|MirrorHostile|Oracle|OthersGiveWay|PassedForms|PassedNames|PostgresAway|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|ScrubbedAcrossCuts|SlowDisk|StashEntries|TenantDrafts|UnclearLate|UnclearWithoutName|UnreadAnswers|VersionsGiveWay|Week'
+sums='Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|CallMemory|CharsetText|Charsets|ConstantMemory|Definitions|Echoes|Encoded|EncodedOverrides|EncodedValue|EventBounds|FinalHeaders|LargeBodies|LedgerBrokenBody|Load|LoginAttacks|LoginBounds|ManyExchanges|MemoryShare|MintedLong|MintedUnderLoad|MirrorHostile|Oracle|OthersGiveWay|PassedForms|PassedNames|PostgresAway|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|ScrubbedAcrossCuts|SlowDisk|StashEntries|TenantDrafts|UnclearLate|UnclearWithoutName|UnreadAnswers|VersionsGiveWay|Week'
 # list_sums DIR... prints the names of tests in the directories that run without it.
 list_sums() {
 	local dir

@@ -54,7 +54,7 @@ func atRegistration(redirect string) func(t *testing.T, f *forge) bool {
 	return func(t *testing.T, f *forge) bool { t.Helper(); return f.registerAt(t, redirect) != "" }
 }
 
-// attacks are the attacks of TestAttacks and TestDisarmed.
+// attacks are the attacks of TestLoginAttacks and TestDisarmed.
 var attacks = []attack{
 	{"a code of another client", "client-code", func(t *testing.T, f *forge) bool {
 		victim, thief := f.registerAt(t, callback), f.registerAt(t, callback)
@@ -335,9 +335,9 @@ var attacks = []attack{
 	}},
 }
 
-// TestAttacks: no attack succeeds.
+// TestLoginAttacks: no attack succeeds.
 // Promise: hosted-logins
-func TestAttacks(t *testing.T) {
+func TestLoginAttacks(t *testing.T) {
 	for _, a := range attacks {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()

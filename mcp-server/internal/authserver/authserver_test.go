@@ -447,9 +447,9 @@ func dump(t *testing.T, db *database.DB, table string) string {
 	return b.String()
 }
 
-// TestBounds: a tenant's rows, and clients without a login, have bounds. The latest rows stay.
+// TestLoginBounds: a tenant's rows, and clients without a login, have bounds. The latest rows stay.
 // Promise: hosted-logins
-func TestBounds(t *testing.T) {
+func TestLoginBounds(t *testing.T) {
 	f := newForge(t)
 	first := f.registerAt(t, callback)
 	p := f.exchange(t, first, f.code(t, first))

@@ -3,6 +3,7 @@ package egress_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // budgetSize is the memory of a rig's runs, in bytes. A run gets at most a quarter.
@@ -33,7 +35,11 @@ func hoard(ctx context.Context, r *rig) <-chan string {
 			req, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://table.demo.test/", pr)
 			req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=TABLE/20200101/eu-central-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
 			if resp, err := client.Do(req); err == nil {
-				codes <- refusal(r.t, resp).Code
+				var answer proxyapi.Refusal
+				if json.NewDecoder(resp.Body).Decode(&answer) == nil { // the end of ctx may cut it
+					codes <- answer.Code
+				}
+				_ = resp.Body.Close()
 			}
 			_ = pr.Close()
 		})
