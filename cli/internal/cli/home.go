@@ -18,8 +18,8 @@ import (
 // homeVariable names the folder with apis/, .env and the state directory.
 const homeVariable = "CODEFORGE_HOME"
 
-// defaultHome is the home folder below the user's home directory. up creates it if there is no other.
-const defaultHome = "codeforge"
+// defaultHomeName is the name of the home folder in the user's home directory that up creates if no other is found.
+const defaultHomeName = "codeforge"
 
 // findHome returns the folder whose apis/, .env and .codeforge the commands use: CODEFORGE_HOME, else the nearest home
 // from cwd upwards, else ~/codeforge if it is a home, else cwd. Beyond cwd only the user's own folders count, because
@@ -43,25 +43,25 @@ func findHome(e *Env, cwd string) (string, error) {
 			break
 		}
 	}
-	if dir := e.defaultHome(); dir != "" && isHome(dir) && isOwnFolder(e, dir) {
+	if dir := e.defaultHomePath(); dir != "" && isHome(dir) && isOwnFolder(e, dir) {
 		return dir, nil
 	}
 	return cwd, nil
 }
 
-// defaultHome returns the path of ~/codeforge, or "" if the user has no home directory.
-func (e *Env) defaultHome() string {
+// defaultHomePath returns the path of ~/codeforge, or "" if the user has no home directory.
+func (e *Env) defaultHomePath() string {
 	user := cmp.Or(e.Getenv("HOME"), e.Getenv("USERPROFILE"))
 	if user == "" {
 		return ""
 	}
-	return filepath.Join(user, defaultHome)
+	return filepath.Join(user, defaultHomeName)
 }
 
 // createDefaultHome creates ~/codeforge and makes it the home folder, if neither the working directory nor a setting
 // says where APIs and settings are.
 func (e *Env) createDefaultHome() error {
-	home := e.defaultHome()
+	home := e.defaultHomePath()
 	if home == "" || e.home != "" || e.Getenv(homeVariable) != "" || e.Getenv(apisVariable) != "" {
 		return nil
 	}

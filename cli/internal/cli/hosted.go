@@ -150,7 +150,7 @@ the name that the client chose, and the time of its last token.`,
 		Use: "revoke ID", Short: "end the access of a client",
 		Long: `
 The client's tokens are invalid at once. Its open streams end within two
-seconds. A running call may end.`,
+seconds. Code that it runs goes on until its timeout.`,
 		Example: exampleText("codeforge clients revoke K3VDZ7QXA2MB",
 			"codeforge clients revoke K3VDZ7QXA2MB --state /srv/cf/.codeforge"),
 		Args: cobra.ExactArgs(1),
