@@ -145,7 +145,7 @@ func texts(res *mcp.CallToolResult) []string {
 
 func TestExecuteCodeInDeno(t *testing.T) {
 	p := start(t, 2, nil)
-	p.sandbox.SetScript(fakepeers.NewDenoScript(t, p.sandbox, p.skills))
+	p.sandbox.SetScript(newDenoScript(t, p.sandbox, p.skills))
 	p.proxy.Receipt = func(proxyapi.Registration) proxyapi.Receipt {
 		return proxyapi.Receipt{Count: proxyapi.Count{Exchanges: 1, Swapped: 1}}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -41,7 +40,7 @@ func replica(t *testing.T, p *testkit.Postgres, more map[string]string) *program
 				t.Error(err)
 			}
 		}
-		return fakepeers.NewDenoScript(t, server.sandbox, dir)(ctx, r, emit)
+		return newDenoScript(t, server.sandbox, dir)(ctx, r, emit)
 	})
 	return server
 }

@@ -233,7 +233,7 @@ func TestInstructions(t *testing.T) {
 func TestSkillsInDeno(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, nil)
-	p.sandbox.SetScript(fakepeers.NewDenoScript(t, p.sandbox, p.skills))
+	p.sandbox.SetScript(newDenoScript(t, p.sandbox, p.skills))
 	changed := make(chan struct{}, 10)
 	s := p.connect(t, &mcp.ClientOptions{ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- struct{}{} }})
 
@@ -369,7 +369,7 @@ func TestProgress(t *testing.T) {
 func TestRemarksOnSkills(t *testing.T) {
 	t.Parallel()
 	p := start(t, 1, nil)
-	p.sandbox.SetScript(fakepeers.NewDenoScript(t, p.sandbox, p.skills))
+	p.sandbox.SetScript(newDenoScript(t, p.sandbox, p.skills))
 	s := p.connect(t, nil)
 	write := func(name, source string) string {
 		t.Helper()

@@ -1,6 +1,9 @@
 package accesstoken_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/base64"
@@ -62,7 +65,7 @@ func TestForgedTokens(t *testing.T) {
 		{"no alg", plain(`{"kid":"first"}`, valid(nil), "")},
 		{"HS256 with the public key", fakepeers.SignToken(t, jose.HS256, jose.JSONWebKey{Key: publicPEM, KeyID: "first"}, valid(nil))},
 		{"HS256 with the public key in DER", fakepeers.SignToken(t, jose.HS256, jose.JSONWebKey{Key: public, KeyID: "first"}, valid(nil))},
-		{"another key under the same ID", fakepeers.SignToken(t, jose.ES256, jose.JSONWebKey{Key: fakepeers.NewECKey(t), KeyID: "first"}, valid(nil))},
+		{"another key under the same ID", fakepeers.SignToken(t, jose.ES256, jose.JSONWebKey{Key: newECKey(t), KeyID: "first"}, valid(nil))},
 		{"another issuer's key", other.SignClaims(t, valid(nil))},
 		{"another issuer", other.SignClaims(t, other.Claims(audience, "ann", nil))},
 		{"another issuer in the claim", f.SignClaims(t, valid(map[string]any{"iss": "https://evil.example.com"}))},
@@ -163,7 +166,7 @@ func TestKeyRotation(t *testing.T) {
 func countFetches(t *testing.T, f *fakepeers.FakeIssuer, v *accesstoken.Verifier) int {
 	t.Helper()
 	before := f.CountFetches()
-	forged := fakepeers.SignToken(t, jose.ES256, jose.JSONWebKey{Key: fakepeers.NewECKey(t), KeyID: "unknown"}, f.Claims(audience, "ann", nil))
+	forged := fakepeers.SignToken(t, jose.ES256, jose.JSONWebKey{Key: newECKey(t), KeyID: "unknown"}, f.Claims(audience, "ann", nil))
 	for range 200 {
 		if _, err := v.Verify(t.Context(), forged); err == nil {
 			t.Fatal("a forged token is valid")
@@ -193,4 +196,12 @@ func TestIssuerDown(t *testing.T) {
 	if _, err := accesstoken.New(accesstoken.Config{CAFile: "none"}); err == nil || !strings.HasPrefix(err.Error(), "OIDC_CA_FILE: ") {
 		t.Errorf("no authorities: %v", err)
 	}
+}
+
+// newECKey returns a key that no issuer publishes.
+func newECKey(tb testing.TB) *ecdsa.PrivateKey {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	testkit.Must(tb, err)
+	return key
 }

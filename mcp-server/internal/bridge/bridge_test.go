@@ -14,8 +14,15 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridge"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 )
+
+// npmServers are MCP servers from npm, pinned.
+var npmServers = []string{
+	"@modelcontextprotocol/server-everything@2026.8.31",
+	"@modelcontextprotocol/server-memory@2026.8.31",
+	"@modelcontextprotocol/server-sequential-thinking@2026.8.31",
+	"@modelcontextprotocol/server-filesystem@2026.8.31",
+}
 
 // broker is the other end of a bridge.
 type broker struct {
@@ -205,7 +212,7 @@ func (b *broker) names() []string {
 
 // TestRealServers: servers from npm, each under Node and under Deno.
 func TestRealServers(t *testing.T) {
-	modules := fakepeers.InstallServers(t)
+	modules := testkit.InstallPackages(t, "servers", npmServers...)
 	interpreters := map[string][]string{
 		"node": {testkit.NodeBinary(t)},
 		"deno": {testkit.DenoPath(t), "run", "-A", "--node-modules-dir=manual"},

@@ -1,8 +1,6 @@
 package fakepeers
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
@@ -131,12 +129,4 @@ func SignToken(tb testing.TB, algorithm jose.SignatureAlgorithm, key any, claims
 	token, err := signed.CompactSerialize()
 	testkit.Must(tb, err)
 	return token
-}
-
-// NewECKey returns a key that no issuer publishes.
-func NewECKey(tb testing.TB) *ecdsa.PrivateKey {
-	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testkit.Must(tb, err)
-	return key
 }

@@ -10,20 +10,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// servers are MCP servers from npm, pinned.
-var servers = []string{
-	"@modelcontextprotocol/server-everything@2026.8.31",
-	"@modelcontextprotocol/server-memory@2026.8.31",
-	"@modelcontextprotocol/server-sequential-thinking@2026.8.31",
-	"@modelcontextprotocol/server-filesystem@2026.8.31",
-}
-
-// InstallServers returns the node_modules directory with these MCP servers. It installs them on first use.
-func InstallServers(tb testing.TB) string {
-	tb.Helper()
-	return testkit.InstallPackages(tb, "servers", servers...)
-}
-
 // RunNode runs a script with NodeBinary and returns what it printed to both streams.
 func RunNode(tb testing.TB, dir string, args ...string) (string, error) {
 	tb.Helper()

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // call is one request of the differential test, and what the proxy intentionally changes in its response.
@@ -98,7 +96,7 @@ type answer struct {
 // back, apart from what the table names.
 func TestHTTPBin(t *testing.T) {
 	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "compress": true`)}}) // some paths compress in any case
-	bin := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: testkit.StartServer(t, "./e2e/cmd/httpbin")})
+	bin := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: startServer(t, "./e2e/cmd/httpbin")})
 	bin.FlushInterval = -1
 	r.upstreams.https(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		q.Header.Del("Connection") // it shows what it was sent; on the proxy's connections a body is the last thing

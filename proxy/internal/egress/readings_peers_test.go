@@ -18,8 +18,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 //go:embed testdata/readings/peers
@@ -63,7 +61,7 @@ func StartPeers(t testing.TB, modules string) *Peers {
 			p.Missing = append(p.Missing, fmt.Sprintf("%s (%v)", prog.name, err))
 		}
 	}
-	p.add("go", testkit.StartServer(t, "./e2e/cmd/gopeer"))
+	p.add("go", startServer(t, "./e2e/cmd/gopeer"))
 	return p
 }
 

@@ -1,4 +1,4 @@
-package testkit
+package egress_test
 
 import (
 	"fmt"
@@ -7,15 +7,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// StartServer builds and starts a server of e2e's module and returns its address. That module has dependencies that no
+// startServer builds and starts a server of e2e's module and returns its address. That module has dependencies that no
 // product has. The server prints its port, and ends when its standard input ends.
-func StartServer(tb testing.TB, pkg string) string {
+func startServer(tb testing.TB, pkg string) string {
 	tb.Helper()
 	binary := filepath.Join(tb.TempDir(), "server")
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, pkg)
-	build.Dir = RootDir(tb)
+	build.Dir = testkit.RootDir(tb)
 	// With cgo, as under the race detector, Go would compile net and all that imports it once more.
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -23,17 +25,17 @@ func StartServer(tb testing.TB, pkg string) string {
 	}
 	cmd := exec.Command(binary)
 	in, err := cmd.StdinPipe()
-	Must(tb, err)
+	testkit.Must(tb, err)
 	out, err := cmd.StdoutPipe()
-	Must(tb, err)
+	testkit.Must(tb, err)
 	cmd.Stderr = tb.Output()
-	Must(tb, cmd.Start())
+	testkit.Must(tb, cmd.Start())
 	tb.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
 	var port string
 	_, err = fmt.Fscan(out, &port)
-	Must(tb, err)
+	testkit.Must(tb, err)
 	return net.JoinHostPort("127.0.0.1", port)
 }

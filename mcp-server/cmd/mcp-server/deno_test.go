@@ -1,4 +1,4 @@
-package fakepeers
+package main
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// NewDenoScript is a Script that runs code in real Deno with a sandbox's flags, but without isolation. Skills is the
+// newDenoScript is a Script that runs code in real Deno with a sandbox's flags, but without isolation. Skills is the
 // directory that code knows as /skills. Its path in code is replaced, because there is no mount.
-func NewDenoScript(tb testing.TB, s *FakeSandbox, skills string) Script {
+func newDenoScript(tb testing.TB, s *fakepeers.FakeSandbox, skills string) fakepeers.Script {
 	tb.Helper()
 	deno := testkit.DenoPath(tb)
 	return func(ctx context.Context, r sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
