@@ -64,14 +64,10 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 		Args:    cobra.MaximumNArgs(1),
 	}
 	t := targetFlags(c.Flags())
-	c.RunE = func(c *cobra.Command, args []string) error {
-		op, err := t.connectOperator(c.Context(), e)
-		if err != nil {
-			return err
-		}
+	c.RunE = useConnection(e, t.connectOperator, func(ctx context.Context, op operatorapi.Client, args []string) error {
 		session := strings.Join(args, "")
 		if session == "" {
-			names, err := op.FrozenSessions(c.Context())
+			names, err := op.FrozenSessions(ctx)
 			if err != nil {
 				return err
 			}
@@ -84,12 +80,12 @@ Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
 				return usageError("unfreeze: several sessions are frozen; name one of %s", strings.Join(names, ", "))
 			}
 		}
-		if err := op.Unfreeze(c.Context(), session); err != nil {
+		if err := op.Unfreeze(ctx, session); err != nil {
 			return err
 		}
 		fmt.Fprintf(e.Stdout, "Session %s may run code again.\n", safetext.OneLine(session))
 		return nil
-	}
+	})
 	return c
 }
 

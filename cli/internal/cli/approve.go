@@ -16,7 +16,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
-	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -33,7 +32,7 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge held", "codeforge held --json id,method,url"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
-	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, _ []string) error {
+	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, _ []string) error {
 		list, err := client.ListHeld(ctx)
 		if err != nil {
 			return err
@@ -58,7 +57,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 	scope := c.Flags().String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
 		"method and path that the rule holds in this run; or rule: all that the rule holds in this run")
 	watch := c.Flags().Bool("watch", false, "ask about new requests too, until Ctrl-C")
-	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, args []string) error {
+	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, args []string) error {
 		if len(args) > 0 {
 			answer := approvalapi.Answer{Approve: true, Scope: approvalapi.Scope(*scope)}
 			return sendDecision(ctx, e, client, args, answer)
@@ -80,23 +79,10 @@ Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 		Args:    cobra.MinimumNArgs(1),
 	}
 	t := targetFlags(c.Flags())
-	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, args []string) error {
+	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, args []string) error {
 		return sendDecision(ctx, e, client, args, approvalapi.Answer{})
 	})
 	return c
-}
-
-// withApprovals returns a RunE that connects to the proxy's approvals and calls run.
-func withApprovals(e *Env, t serverTarget, run func(context.Context, approvalapi.Client, []string) error) func(
-	*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
-		proxy, err := t.connectProxy(c.Context(), e)
-		if err != nil {
-			return err
-		}
-		client := approvalapi.Client{Peer: credentialapi.Peer{Client: proxy.HTTP}, Paths: approvalapi.OperatorPaths}
-		return run(c.Context(), client, args)
-	}
 }
 
 func sendDecision(ctx context.Context, e *Env, c approvalapi.Client, ids []string, a approvalapi.Answer) error {

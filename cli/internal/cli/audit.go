@@ -39,13 +39,9 @@ Exit codes: 0 the ledger is whole, or done; 1 it is not whole, or is missing.`,
 	verb := func(name, short, example string, run func(context.Context, *Env, ledger.Source) error) *cobra.Command {
 		return &cobra.Command{
 			Use: name, Short: short, Example: example,
-			RunE: func(c *cobra.Command, _ []string) error {
-				src, err := o.openLedger(c.Context(), e)
-				if err != nil {
-					return err
-				}
-				return run(c.Context(), e, src)
-			},
+			RunE: useConnection(e, o.openLedger, func(ctx context.Context, src ledger.Source, _ []string) error {
+				return run(ctx, e, src)
+			}),
 		}
 	}
 	verify := verb("verify", "find records that were changed, removed or added", exampleText("codeforge audit verify",
@@ -169,11 +165,11 @@ const maxReceipts = 100_000
 // does not match them. Receipts are optional: errors end the list.
 func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownCheckpoint {
 	var known []ledger.KnownCheckpoint
-	rec, err := openRecord(ctx, e, o.target)
+	rec, err := o.target.openRecord(ctx, e)
 	if err != nil {
 		return nil
 	}
-	defer rec.close()
+	defer rec.Close()
 	for cursor := ""; len(known) < maxReceipts; {
 		page, err := rec.Runs(ctx, operatorapi.RunFilter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
 		if err != nil {

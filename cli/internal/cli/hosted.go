@@ -132,12 +132,8 @@ the name that the client chose, and the time of its last token.`,
 		Args:    cobra.NoArgs,
 	}
 	asJSON := jsonFlag(e, list.Flags())
-	list.RunE = func(c *cobra.Command, _ []string) error {
-		op, err := t.connectOperator(c.Context(), e)
-		if err != nil {
-			return err
-		}
-		all, err := op.HostedClients(c.Context())
+	list.RunE = useConnection(e, t.connectOperator, func(ctx context.Context, op operatorapi.Client, _ []string) error {
+		all, err := op.HostedClients(ctx)
 		if err != nil {
 			return err
 		}
@@ -145,7 +141,7 @@ the name that the client chose, and the time of its last token.`,
 			fmt.Fprintf(e.Stdout, "%-12s  %-12s  %-24s  %s, %s\n", safetext.OneLine(h.ID), safetext.OneLine(h.Tenant),
 				safetext.OneLine(strings.Join(h.Hosts(), " ")), safetext.OneLine(h.Name), h.Used.Local().Format(time.DateTime))
 		})
-	}
+	})
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "end the access of a client",
 		Long: `
@@ -154,16 +150,13 @@ seconds. Code that it runs goes on until its timeout.`,
 		Example: exampleText("codeforge clients revoke K3VDZ7QXA2MB",
 			"codeforge clients revoke K3VDZ7QXA2MB --state /srv/cf/.codeforge"),
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			op, err := t.connectOperator(c.Context(), e)
-			if err == nil {
-				err = op.RevokeClient(c.Context(), args[0])
-			}
+		RunE: useConnection(e, t.connectOperator, func(ctx context.Context, op operatorapi.Client, args []string) error {
+			err := op.RevokeClient(ctx, args[0])
 			if err == nil {
 				fmt.Fprintf(e.Stdout, "The client %s has no access now.\n", safetext.OneLine(args[0]))
 			}
 			return err
-		},
+		}),
 	}
 	c.AddCommand(list, revoke)
 	return c

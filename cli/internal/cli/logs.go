@@ -86,11 +86,11 @@ type logsOptions struct {
 
 func (o logsOptions) showLogs(ctx context.Context, e *Env) error {
 	p := newPainter(e, e.Stdout)
-	rec, err := openRecord(ctx, e, o.target)
+	rec, err := o.target.openRecord(ctx, e)
 	if err != nil {
 		return err
 	}
-	defer rec.close()
+	defer rec.Close()
 	if o.follow && rec.stopped {
 		return errors.New("CodeForge does not run, so --follow cannot show new exchanges; start it with codeforge up")
 	}
@@ -207,19 +207,14 @@ func receiptCommand(e *Env) *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
-	c.RunE = func(c *cobra.Command, args []string) error {
-		rec, err := openRecord(c.Context(), e, t)
-		if err != nil {
-			return err
-		}
-		defer rec.close()
-		d, err := rec.findRun(c.Context(), strings.Join(args, ""))
+	c.RunE = useConnection(e, t.openRecord, func(ctx context.Context, rec runHistory, args []string) error {
+		d, err := rec.findRun(ctx, strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
 		r := receiptOf(d)
 		return printValue(e, *asJSON, r, true, func() { printReceipt(newPainter(e, e.Stdout), e.Stdout, r) })
-	}
+	})
 	return c
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -26,18 +27,13 @@ Exit codes: 0 shown; 1 CodeForge does not run.`,
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
 	full := c.Flags().Bool("full", false, "print the texts too")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		s, err := t.openSession(c.Context(), e)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		parts, err := s.ReadManifest(c.Context())
+	c.RunE = useConnection(e, t.openSession, func(ctx context.Context, s *mcpclient.Session, _ []string) error {
+		parts, err := s.ReadManifest(ctx)
 		if err != nil {
 			return err
 		}
 		return showManifest(e, parts, *full, *asJSON)
-	}
+	})
 	return c
 }
 

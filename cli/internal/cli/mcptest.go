@@ -145,11 +145,11 @@ const settle = time.Second
 
 // listRequests returns the requests that a server has sent since a time.
 func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, since time.Time) []proxyapi.Exchange {
-	rec, err := openRecord(ctx, e, o.target)
+	rec, err := o.target.openRecord(ctx, e)
 	if err != nil {
 		return nil
 	}
-	defer rec.close()
+	defer rec.Close()
 	timing.WaitFor(ctx, settle)
 	var all []proxyapi.Exchange
 	run := proxyapi.ServerPrefix + name

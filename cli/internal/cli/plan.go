@@ -26,7 +26,7 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge plans", "codeforge plans --json id,state,writes"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
-	c.RunE = withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, _ []string) error {
+	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, _ []string) error {
 		list, err := client.ListPlans(ctx)
 		if err != nil {
 			return err
@@ -56,8 +56,8 @@ decided, or CodeForge does not run; 2 wrong command line.`,
 				if err != nil {
 					return err
 				}
-				return withApprovals(e, t, func(ctx context.Context, client approvalapi.Client, args []string) error {
-					return onPlan(ctx, e, client, name, args[0], chosen, *asJSON)
+				return useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, ids []string) error {
+					return onPlan(ctx, e, client, name, ids[0], chosen, *asJSON)
 				})(c, args)
 			},
 		}

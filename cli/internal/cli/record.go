@@ -20,11 +20,19 @@ type runHistory struct {
 	name string
 	// stopped means that no CodeForge runs.
 	stopped bool
-	close   func()
+	stop    func() // ends the program that reads the files of a stopped CodeForge, or nil
+}
+
+// Close ends the access to the history.
+func (r runHistory) Close() error {
+	if r.stop != nil {
+		r.stop()
+	}
+	return nil
 }
 
 // openRecord finds the history. The caller must close it.
-func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error) {
+func (t serverTarget) openRecord(ctx context.Context, e *Env) (runHistory, error) {
 	c, err := t.newConfig(e)
 	if err != nil {
 		return runHistory{}, err
@@ -32,7 +40,7 @@ func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error)
 	op, place, local, err := mcpclient.ConnectOperator(ctx, c)
 	switch {
 	case err == nil && local:
-		return runHistory{Client: op, name: place.Name(), close: func() {}}, nil
+		return runHistory{Client: op, name: place.Name()}, nil
 	case c.URL != "" && err == nil:
 		return runHistory{}, fmt.Errorf("%s does not show stored runs; want docker://CONTAINER, or no URL for "+
 			"the CodeForge of this folder", c.URL)
@@ -52,7 +60,7 @@ func openRecord(ctx context.Context, e *Env, t serverTarget) (runHistory, error)
 		return runHistory{}, err
 	}
 	op, stop, err := mcpclient.OpenHistory(c.State, filepath.Dir(self))
-	return runHistory{Client: op, name: c.State.Path(), stopped: true, close: stop}, err
+	return runHistory{Client: op, name: c.State.Path(), stopped: true, stop: stop}, err
 }
 
 // findRun returns the history of a run, or of the last run if id is empty.

@@ -257,12 +257,12 @@ func executeRun(
 
 // approvalText explains how a person decides about a held request.
 func approvalText(e *Env) string {
+	place := "In another terminal"
 	if e.isInContainer() {
-		return "A request waits for your approval. On the host, codeforge held shows it, and codeforge approve asks you " +
-			"about it."
+		place = "On the host"
 	}
-	return "A request waits for your approval. In another terminal, codeforge held shows it, and codeforge approve asks " +
-		"you about it."
+	return "A request waits for your approval. " + place + ", codeforge held shows it, and codeforge approve asks you " +
+		"about it."
 }
 
 // showResult prints a result and returns the script's exit code as an error.

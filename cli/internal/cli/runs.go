@@ -52,17 +52,9 @@ line.`,
 	flags.BoolVar(&o.all, "all", false, "every run")
 	// onRecord calls run with the history.
 	onRecord := func(run func(context.Context, *Env, runHistory, []string) error) func(*cobra.Command, []string) error {
-		return func(c *cobra.Command, args []string) error {
-			if err := o.checkFlags(); err != nil {
-				return err
-			}
-			rec, err := openRecord(c.Context(), e, o.target)
-			if err != nil {
-				return err
-			}
-			defer rec.close()
-			return run(c.Context(), e, rec, args)
-		}
+		return useConnection(e, o.openRecord, func(ctx context.Context, rec runHistory, args []string) error {
+			return run(ctx, e, rec, args)
+		})
 	}
 	c.RunE = onRecord(o.listRuns)
 	remove := &cobra.Command{
@@ -117,6 +109,14 @@ func (o *runsOptions) checkFlags() (err error) {
 	}
 	o.filter.Since, err = parseSince(o.since, time.Now())
 	return err
+}
+
+// openRecord finds the history, if the flags are valid.
+func (o *runsOptions) openRecord(ctx context.Context, e *Env) (runHistory, error) {
+	if err := o.checkFlags(); err != nil {
+		return runHistory{}, err
+	}
+	return o.target.openRecord(ctx, e)
 }
 
 // listRuns prints runs, the latest last.

@@ -23,16 +23,8 @@ Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command
 line.`,
 		"codeforge skills list", "codeforge skills show github-report")
 	t := targetFlags(c.PersistentFlags())
-	// connected calls run with a session.
 	connected := func(run func(context.Context, *mcpclient.Session, []string) error) func(*cobra.Command, []string) error {
-		return func(c *cobra.Command, args []string) error {
-			s, err := t.openSession(c.Context(), e)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			return run(c.Context(), s, args)
-		}
+		return useConnection(e, t.openSession, run)
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "list the skills of the running CodeForge",

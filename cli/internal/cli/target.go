@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
+	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -74,6 +77,23 @@ func (t serverTarget) openSession(ctx context.Context, e *Env) (*mcpclient.Sessi
 	return mcpclient.Connect(ctx, c, mcpclient.Options{})
 }
 
+// useConnection returns a RunE that connects, calls run with the connection, and closes the connection if it can be
+// closed.
+func useConnection[C any](
+	e *Env, connect func(context.Context, *Env) (C, error), run func(context.Context, C, []string) error,
+) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		conn, err := connect(c.Context(), e)
+		if err != nil {
+			return err
+		}
+		if closer, ok := any(conn).(io.Closer); ok {
+			defer closer.Close()
+		}
+		return run(c.Context(), conn, args)
+	}
+}
+
 // connectOperator connects to mcp-server's socket.
 func (t serverTarget) connectOperator(ctx context.Context, e *Env) (operatorapi.Client, error) {
 	c, err := t.newConfig(e)
@@ -96,6 +116,12 @@ func (t serverTarget) connectProxy(ctx context.Context, e *Env) (credentialapi.C
 	}
 	client, _, err := mcpclient.ConnectCredentials(ctx, c)
 	return client, err
+}
+
+// openApprovals connects to the proxy's approvals.
+func (t serverTarget) openApprovals(ctx context.Context, e *Env) (approvalapi.Client, error) {
+	proxy, err := t.connectProxy(ctx, e)
+	return approvalapi.Client{Peer: credentialapi.Peer{Client: proxy.HTTP}, Paths: approvalapi.OperatorPaths}, err
 }
 
 // hasFlag reports whether a flag is on the command line.

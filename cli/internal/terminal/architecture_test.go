@@ -81,7 +81,7 @@ func allowed(file, why string) bool {
 		return why == "os.Stdout" || why == "os.Stderr"
 	case "internal/cli/up.go":
 		return why == "File"
-	case "internal/cli/tty_unix.go":
+	case "internal/cli/platform_unix.go":
 		return why == `"/dev/tty"`
 	}
 	return false

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // isOwnFolder reports whether a folder is in the user's profile, where other users cannot write.
@@ -20,3 +21,11 @@ func findForeignFile(*Env, string, ...string) string { return "" }
 
 // isPlanted returns false for the same reason.
 func isPlanted(*Env, string, bool) bool { return false }
+
+// terminalDevice is the terminal of the process, even if standard input is something else.
+const terminalDevice = "CONIN$"
+
+// ownSession detaches a child from this console.
+func ownSession() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}

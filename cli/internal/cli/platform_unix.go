@@ -64,3 +64,9 @@ func ownerUID(info os.FileInfo) int {
 	}
 	return -1
 }
+
+// terminalDevice is the terminal of the process, even if standard input is something else.
+const terminalDevice = "/dev/tty"
+
+// ownSession detaches a child from this terminal.
+func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -1,6 +1,0 @@
-//go:build !windows
-
-package cli
-
-// terminalDevice is the terminal of the process, even if standard input is something else.
-const terminalDevice = "/dev/tty"
