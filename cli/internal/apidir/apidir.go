@@ -28,6 +28,7 @@ type Entry struct {
 	Reference   string
 	Restricted  []string
 	Allowed     []string
+	Rules       []Rule
 	AllowHTTP   bool
 	Credentials []EntryCredential
 	// Operations is the result of an import, or nil.
@@ -36,6 +37,14 @@ type Entry struct {
 	Server *Server
 	// Inactive leaves the API off until the user has looked at it.
 	Inactive bool
+}
+
+// Rule is a rule of config.json, see catalog.Rule.
+type Rule struct {
+	Methods []string `json:"methods,omitempty"`
+	Path    string   `json:"path,omitempty"`
+	GraphQL string   `json:"graphql,omitempty"`
+	Then    string   `json:"then"`
 }
 
 // Server is "mcp" of config.json, see mcpserver.Settings. Exactly one of URL, Package and Command is set.
@@ -262,13 +271,14 @@ func (e Entry) renderConfig() ([]byte, error) {
 		Reference   string          `json:"reference,omitempty"`
 		Restricted  []string        `json:"restricted_methods,omitempty"`
 		Allowed     []string        `json:"allowed_methods,omitempty"`
+		Rules       []Rule          `json:"rules,omitempty"`
 		AllowHTTP   bool            `json:"allow_http,omitempty"`
 		Operations  *operations     `json:"operations,omitempty"`
 		Server      *Server         `json:"mcp,omitempty"`
 		Active      bool            `json:"active"`
 	}{
-		schemaFile, e.Description, e.Domains, credentials, e.Reference, e.Restricted, e.Allowed, e.AllowHTTP, ops,
-		e.Server, !e.Inactive,
+		schemaFile, e.Description, e.Domains, credentials, e.Reference, e.Restricted, e.Allowed, e.Rules, e.AllowHTTP,
+		ops, e.Server, !e.Inactive,
 	}
 	var out bytes.Buffer
 	if err := json.Indent(&out, []byte(jsonfile.FormatCompact(config)), "", "  "); err != nil {

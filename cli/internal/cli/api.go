@@ -80,8 +80,11 @@ On a terminal it prompts for missing flags, and checks each answer. If the API
 has an example, it asks only for the credential. A credential is never a flag:
 the command prompts for it without echo, or reads it as one line from standard
 input. With --openapi, --graphql or --google, operations and types come from a
-document. Hosts and the way to authenticate usually come from there too.`,
-		Example: exampleText("codeforge api add stripe",
+document. Hosts and the way to authenticate usually come from there too.
+
+For a second account, --example names the API whose example to use. The token
+names get the new NAME: GITHUB_WORK_AUTH_TOKEN in github-work.`,
+		Example: exampleText("codeforge api add stripe", "codeforge api add github-work --example github",
 			"codeforge api add maps --domain maps.example.com --token MAPS_KEY \\\n      --in query:key <key.txt",
 			"codeforge api add shop --openapi https://shop.example.com/openapi.json \\\n      --read-only"),
 		Args: cobra.ExactArgs(1),
@@ -97,6 +100,10 @@ document. Hosts and the way to authenticate usually come from there too.`,
 	flags.StringVar(&o.description, "description", "", "one `LINE` that describes the API")
 	flags.StringVar(&o.scheme, "scheme", "", "`NAME` of the document's way to authenticate, or none")
 	flags.BoolVar(&o.readOnly, "read-only", false, "allow GET and HEAD only")
+	flags.BoolVar(&o.askWrites, "ask-writes", false, "wait for codeforge approve, unless a request only reads")
+	flags.StringVar(&o.example, "example", "", "use the example of the API of this `NAME`")
+	c.MarkFlagsMutuallyExclusive("ask-writes", "read-only", "restrict")
+	c.MarkFlagsMutuallyExclusive("ask-writes", "example")
 	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are not an operation of the document")
 	o.documentFlags(c)
 	return c
@@ -141,16 +148,17 @@ func nameCommand(e *Env, path, short string, run func(context.Context, *Env, str
 }
 
 type apiOptions struct {
-	target                              serverTarget
-	apis, reference, description, path  string
-	openapi, graphql, google            string
-	server, scheme, api, since, ofRun   string
-	vars                                map[string]string
-	domains, tokens, surfaces, restrict []string
-	json, readOnly, only, yes           bool
-	explainHits                         bool // --explain
-	none                                bool // --token none
-	plain                               bool // a host was given as a URL with http
+	target                               serverTarget
+	apis, reference, description, path   string
+	openapi, graphql, google             string
+	server, scheme, api, since, ofRun    string
+	example                              string
+	vars                                 map[string]string
+	domains, tokens, surfaces, restrict  []string
+	json, readOnly, askWrites, only, yes bool
+	explainHits                          bool // --explain
+	none                                 bool // --token none
+	plain                                bool // a host was given as a URL with http
 }
 
 func (o *apiOptions) parseVariable(s string) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,14 +40,20 @@ func (o *apiOptions) addAPI(ctx context.Context, e *Env, name string) error {
 			return usageError("%s goes with --openapi, --graphql or --google", flagName)
 		}
 	}
+	if o.example != "" && !o.hasNoDescription() {
+		return usageError("--example goes without the flags that describe an API")
+	}
 	if o.hasNoDescription() {
-		text, tokens, err := apidir.ReadExample(o.apis, name)
+		text, tokens, err := apidir.ReadExample(o.apis, cmp.Or(o.example, name))
 		if err != nil {
 			return err
 		}
 		if text != nil {
 			return o.addExample(ctx, e, name, text, tokens)
 		}
+	}
+	if o.example != "" {
+		return fmt.Errorf("%s has no example of %q that could become the config.json of %s", o.apis, o.example, name)
 	}
 	entry, err := o.askMissing(ctx, e, name)
 	if err != nil {
@@ -57,12 +64,16 @@ func (o *apiOptions) addAPI(ctx context.Context, e *Env, name string) error {
 
 func (o *apiOptions) hasNoDescription() bool {
 	return len(o.domains)+len(o.tokens)+len(o.surfaces)+len(o.restrict) == 0 && o.description == "" && o.reference == "" &&
-		!o.readOnly
+		!o.readOnly && !o.askWrites
 }
 
-// addExample uses the example of an API as its config.json.
+// addExample uses an example as the config.json of an API.
 func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text []byte, tokens []string) error {
-	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes its config.json.\n", safetext.OneLine(name))
+	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes the config.json of %s.\n",
+		safetext.OneLine(cmp.Or(o.example, name)), safetext.OneLine(name))
+	if o.example != "" {
+		text, tokens = renameTokens(text, tokens, o.example, name)
+	}
 	in, values := newPrompter(e), map[string]secret.Value{}
 	for _, token := range tokens {
 		value, err := in.askSecret(ctx, "Credential for "+safetext.OneLine(token)+" (not shown): ")
@@ -75,15 +86,25 @@ func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text [
 	return o.printResult(ctx, e, name, path, warnings, err)
 }
 
+// renameTokens renames the tokens of an example for another API, because a token name belongs to one API: for the API
+// github-work, GITHUB_AUTH_TOKEN becomes GITHUB_WORK_AUTH_TOKEN.
+func renameTokens(text []byte, tokens []string, example, name string) ([]byte, []string) {
+	renamed := make([]string, 0, len(tokens))
+	for _, token := range tokens {
+		to := document.TokenName(name, strings.TrimPrefix(token, document.TokenName(example, "")))
+		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(token)+`\b`).ReplaceAll(text, []byte(to))
+		renamed = append(renamed, to)
+	}
+	return text, renamed
+}
+
 // askMissing prompts for everything that the flags omit, and checks each answer at once.
 func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidir.Entry, error) {
 	in := newPrompter(e)
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict,
 	}
-	if o.readOnly {
-		entry.Allowed = readOnly()
-	}
+	o.boundMethods(&entry, nil)
 	if err := o.checkFlags(&entry); err != nil {
 		return entry, err
 	}
@@ -191,7 +212,7 @@ func (o *apiOptions) askMore(ctx context.Context, in linePrompter, entry *apidir
 		}
 		o.surfaces = splitList(text)
 	}
-	if len(entry.Restricted) == 0 && entry.Allowed == nil {
+	if len(entry.Restricted) == 0 && entry.Allowed == nil && entry.Rules == nil {
 		text, err := in.askLine(ctx, "Methods to refuse, e.g. POST,PUT,PATCH,DELETE [none]: ", "--restrict",
 			func(s string) (string, error) {
 				if s == "none" {
@@ -246,6 +267,20 @@ func hostsOf(s string) ([]string, error) {
 }
 
 func readOnly() []string { return []string{"GET", "HEAD"} }
+
+// boundMethods applies --read-only or --ask-writes to an entry. All operations of a GraphQL document are POST requests
+// to one path, so a rule lets queries pass.
+func (o *apiOptions) boundMethods(entry *apidir.Entry, doc *document.ImportedDocument) {
+	switch {
+	case o.readOnly:
+		entry.Allowed = readOnly()
+	case o.askWrites:
+		if doc != nil && doc.Head.GraphQL && len(doc.Operations) > 0 {
+			entry.Rules = append(entry.Rules, apidir.Rule{GraphQL: "query", Path: doc.Operations[0].Path, Then: "allow"})
+		}
+		entry.Rules = append(entry.Rules, apidir.Rule{Methods: readOnly(), Then: "allow"}, apidir.Rule{Then: "approve"})
+	}
+}
 
 // finishAdding checks an entry, asks for its credentials, and writes it. The check comes first, so that no credential
 // is typed in vain.

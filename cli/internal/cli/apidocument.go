@@ -159,9 +159,7 @@ func (o *apiOptions) newEntry(name string, doc *document.ImportedDocument) apidi
 			entry.Domains = append(entry.Domains, d)
 		}
 	}
-	if o.readOnly {
-		entry.Allowed = readOnly()
-	}
+	o.boundMethods(&entry, doc)
 	for _, t := range doc.Scheme.Tokens {
 		entry.Credentials = append(entry.Credentials,
 			apidir.EntryCredential{Name: t.Name, Surfaces: []string{t.Place}, Kind: ", " + t.Kind})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
@@ -95,11 +96,7 @@ func proposeRules(a *catalog.API, list []proxyapi.Exchange) ruleProposal {
 	}
 	p.Runs = len(runs)
 	for r, n := range groupShapes(counts) {
-		text, _ := json.Marshal(struct { // texts
-			Methods []string `json:"methods"`
-			Path    string   `json:"path"`
-			Then    string   `json:"then"`
-		}{[]string{r.method}, r.path, "allow"})
+		text, _ := json.Marshal(apidir.Rule{Methods: []string{r.method}, Path: r.path, Then: "allow"}) // texts
 		p.Rules = append(p.Rules, proposedRule{text, "allow " + r.method + " " + r.path, n})
 	}
 	slices.SortFunc(p.Rules, func(x, y proposedRule) int {
