@@ -232,7 +232,7 @@ func TestThousandSlots(t *testing.T) {
 		testkit.Must(t, l.Release(t.Context()))
 	}
 
-	const load, each, dead = 400, 3, 3
+	const load, each, dead = 150, 3, 3
 	var work sync.WaitGroup
 	var lost, good, begun atomic.Int64
 	for i := range load {
