@@ -18,6 +18,9 @@ for dir in $(go list -f '{{.Dir}}' -m); do
 	(cd "$dir" && GOWORK=off go mod tidy -diff >/dev/null) || { echo "lint: $dir: go.mod or go.sum is not tidy (GOWORK=off go mod tidy)" >&2; status=1; }
 done
 GOARCH=arm64 go vet ./sandbox-image/internal/seccomp || status=1 # has a file per architecture
+for system in darwin windows; do # the command line runs there too
+	GOOS=$system go build -o /dev/null ./cli/cmd/codeforge || { echo "lint: codeforge does not build for $system" >&2; status=1; }
+done
 unformatted=$(git ls-files '*.go' | xargs gofmt -l)
 [ -z "$unformatted" ] || { echo "lint: not gofmt'ed: $unformatted" >&2; status=1; }
 if command -v shellcheck >/dev/null; then
