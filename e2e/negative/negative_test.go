@@ -214,6 +214,7 @@ func inside() map[string][]string {
 		"./cli/internal/embedded":           {"folder-readonly"},
 		"./cli/internal/hostfolder":         {"folder-check", "folder-links"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
+		"./mcp-server/internal/telemetry":   {"trace-method"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }
