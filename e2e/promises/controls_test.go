@@ -79,6 +79,8 @@ var promisesOf = map[string][]string{
 	"client-reuse":       {"hosted-logins"},
 	"client-tenant":      {"hosted-logins"},
 	"client-unowned":     {"hosted-logins"},
+	"client-document":    {"hosted-logins"},
+	"trace-method":       {"never-printed"},
 	"client-origin":      {"hosted-logins"},
 	"client-form":        {"hosted-logins"},
 	"client-frames":      {"hosted-logins"},

@@ -89,3 +89,14 @@ func parseIssuer(t string, to *string) string {
 	*to = t
 	return ""
 }
+
+// parseCollector parses the URL of a collector. It has no user, because mcp-server holds no credential.
+func parseCollector(t string, to *string) string {
+	u, err := url.Parse(t)
+	if t != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "") {
+		return "the URL of a collector without a user, e.g. http://127.0.0.1:4318"
+	}
+	*to = t
+	return ""
+}

@@ -45,6 +45,7 @@
 //	DATABASE_URL=              URL of the Postgres that replaces mcp-server's files, for several replicas
 //	DATABASE_URL_FILE=         a file with it instead
 //	DATABASE_CA_FILE=          PEM of the authorities of that Postgres
+//	OTEL_EXPORTER_OTLP_ENDPOINT= URL of an OpenTelemetry collector that gets a trace of each run
 package settings
 
 import (
@@ -75,6 +76,8 @@ type Settings struct {
 	MCPAllowedOrigins []string
 	// PublicURL is an https origin without a slash at its end, or empty.
 	PublicURL string
+	// Collector is the URL of an OpenTelemetry collector, or empty.
+	Collector string
 	// OIDC is the identity provider.
 	OIDC       OIDC
 	Slots      int
@@ -249,5 +252,6 @@ func settingSpecs() []settingSpec {
 			return readFromFile(t, !s.Database.IsEmpty(), &s.Database, parseDatabase)
 		}},
 		{"DATABASE_CA_FILE", "", readPath("a PEM file", func(s *Settings) *string { return &s.DatabaseCAFile })},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", func(s *Settings, t string) string { return parseCollector(t, &s.Collector) }},
 	}
 }

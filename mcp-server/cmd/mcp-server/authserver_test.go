@@ -8,12 +8,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +74,36 @@ func TestOwnOAuthClient(t *testing.T) {
 		t.Errorf("a wrong code: %v %v", resp, err)
 	}
 	_ = resp.Body.Close()
+}
+
+// TestAuthConformance: the authorization server passes the suite's scenarios for authorization servers: metadata, and a
+// login of a registered client. The suite prints the address for the browser.
+func TestAuthConformance(t *testing.T) {
+	t.Parallel()
+	proxies, modules := newProxies(t), testkit.InstallClients(t)
+	p, public := startBehind(t, proxies, twoTenants, map[string]string{})
+	u := proxies.newUser(t, "ann", map[string]string{"secret": newCode(t, p)})
+	resp, err := u.Post(public+"/oauth/register", "application/json", strings.NewReader(`{"redirect_uris": ["http://127.0.0.1/callback"]}`))
+	testkit.Must(t, err)
+	defer resp.Body.Close()
+	var client struct {
+		ID string `json:"client_id"`
+	}
+	testkit.Must(t, json.NewDecoder(resp.Body).Decode(&client))
+	port, err := net.Listen("tcp", "127.0.0.1:0") // the suite wants a number
+	testkit.Must(t, err)
+	testkit.Must(t, port.Close())
+	out := ""
+	for line := range proxies.startScript(t, modules, filepath.Join(modules, "conformance-next/dist/index.js"), "authorization",
+		"--url", public, "--client-id", client.ID, "--resource", public+"/mcp", "--port", strconv.Itoa(port.Addr().(*net.TCPAddr).Port)) {
+		if out += line + "\n"; strings.HasPrefix(line, public) {
+			u.follow(t, line)
+		}
+	}
+	// Metadata, support of clients' documents, and the grant. The suite only warns if the second is missing.
+	if !strings.Contains(out, "Total: 3 passed, 0 failed") {
+		t.Error(out)
+	}
 }
 
 // TestOwnRemoteClient: mcp-remote does the same for a client that speaks stdio.
@@ -179,7 +211,43 @@ func TestRevokedClient(t *testing.T) {
 	if err := op.RevokeClient(t.Context(), "unknown"); err == nil || !strings.Contains(err.Error(), "there is no such client") {
 		t.Error(err)
 	}
-	for _, secret := range []string{first, byToken, "the-token-of-the-tenant-bob"} {
+	// The console lists the clients that are left, and ends the access of the latest.
+	third := logIn(t, proxies, public, newCode(t, p))
+	login, err := op.Console(t.Context())
+	testkit.Must(t, err)
+	bearer := ""
+	ask := func(method, path, body string, out any) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.addr+"/console/api/"+path, strings.NewReader(body))
+		testkit.Must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "Bearer "+bearer)
+		resp, err := http.DefaultClient.Do(req)
+		testkit.Must(t, err)
+		defer resp.Body.Close()
+		_ = json.NewDecoder(resp.Body).Decode(out)
+		return resp.StatusCode
+	}
+	var opened struct{ Bearer string }
+	var shown []struct {
+		ID, Name, Tenant string
+		Hosts            []string
+	}
+	if status := ask(http.MethodGet, "clients", "", &shown); status != http.StatusUnauthorized {
+		t.Errorf("without a session: %d", status)
+	}
+	ask(http.MethodPost, "session", `{"secret": "`+login.Code+`"}`, &opened)
+	bearer = opened.Bearer
+	if status := ask(http.MethodGet, "clients", "", &shown); status != http.StatusOK || len(shown) != 2 || shown[0].Tenant != "ann" || len(shown[0].Hosts) != 1 {
+		t.Fatalf("%d %+v", status, shown)
+	}
+	if a, b := ask(http.MethodDelete, "clients/"+shown[0].ID, "", &struct{}{}), ask(http.MethodDelete, "clients/"+shown[0].ID, "", &struct{}{}); a != http.StatusOK || b != http.StatusNotFound {
+		t.Errorf("ended: %d, again: %d", a, b)
+	}
+	if resp := send(http.MethodPost, third, "", begin); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("after its end in the console: %s", resp.Status)
+	}
+	for _, secret := range []string{first, third, byToken, "the-token-of-the-tenant-bob"} {
 		if strings.Contains(p.log.String(), secret) {
 			t.Errorf("the log has a token: %s", secret)
 		}

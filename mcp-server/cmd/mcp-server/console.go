@@ -18,6 +18,7 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 		About: about, Mode: cmp.Or(mode, "kubernetes"), Token: d.guard.IsToken, Settings: shownSettings(getenv),
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.checkReady, Load: d.currentLoad,
 		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.StopRun, Approvals: d.control,
+		Logins: d.logins,
 		Execute: func(ctx context.Context, r execution.RunRequest) (execution.Outcome, error) {
 			return d.executor.Run(ctx, r, func(sandboxapi.Event) {})
 		},

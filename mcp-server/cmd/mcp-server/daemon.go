@@ -35,6 +35,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandbox"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/sandboxfleet"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/telemetry"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
@@ -83,6 +84,7 @@ type daemon struct {
 	tenants  *tenantSet
 	logins   *authserver.Server // nil if an identity provider has the logins, or if there are none
 	meter    *serverMeter
+	traces   *telemetry.Recorder // nil without a collector
 	// background has one entry for each background run of all tenants. Its capacity leaves a slot to other runs.
 	background chan struct{}
 	answers    *membudget.Budget
@@ -102,6 +104,9 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, newRedactor(s.RedactingStrings))}
+	if d.traces, err = telemetry.New(ctx, s.Collector, d.log); err != nil {
+		return nil, err
+	}
 	// The database comes first: skills and alarms may be in it.
 	if err = d.openDatabase(ctx); err != nil {
 		return nil, err
@@ -178,7 +183,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 			Modules: d.newModuleLookup(d.library, d.skills, func(c proxyapi.Catalog) proxyapi.Catalog { return c }),
 			Skills:  d.carried, Pins: d.skills.ReadPinned,
 		},
-		Alarms: d.alarms, Database: d.database,
+		Alarms: d.alarms, Database: d.database, Ended: d.traces.RecordRun,
 	})
 	d.meter = m
 	surface := d.surfaceConfig()
@@ -383,6 +388,8 @@ func (d *daemon) stopAll() {
 	_ = d.skills.Close() // opened for reading only
 	d.history.Close(unwind)
 	_ = d.logins.Close() // each change is complete
+	// An error means that the collector is away, which it has logged.
+	_ = d.traces.Close(unwind)
 	if d.database != nil {
 		_ = d.database.Close() // its users are closed above
 	}

@@ -140,7 +140,13 @@ func (p tlsProxies) startNode(t *testing.T, modules, script string, args ...stri
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, script), text, 0o600))
 	testkit.Must(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
-	cmd := exec.CommandContext(t.Context(), testkit.NodeBinary(t), append([]string{filepath.Join(dir, script)}, args...)...)
+	return p.startScript(t, modules, filepath.Join(dir, script), args...)
+}
+
+// startScript starts a script, and returns its lines.
+func (p tlsProxies) startScript(t *testing.T, modules, script string, args ...string) <-chan string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), testkit.NodeBinary(t), append([]string{script}, args...)...)
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules, "NODE_EXTRA_CA_CERTS="+p.file)
 	cmd.Stderr, cmd.WaitDelay = t.Output(), time.Second
 	out, err := cmd.StdoutPipe()

@@ -338,7 +338,7 @@ var attacks = []attack{
 // TestLoginAttacks: no attack succeeds.
 // Promise: hosted-logins
 func TestLoginAttacks(t *testing.T) {
-	for _, a := range attacks {
+	for _, a := range slices.Concat(attacks, documentAttacks) {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			f := newForge(t)

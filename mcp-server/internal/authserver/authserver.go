@@ -1,8 +1,9 @@
 // Package authserver is the authorization server for hosted clients. It serves the public origin if no identity
-// provider is set: OAuth 2.1 with codes, PKCE, dynamic registration and renewed tokens.
+// provider is set: OAuth 2.1 with codes, PKCE, dynamic registration, documents of clients and renewed tokens.
 //
 // Threat: everyone on the internet reaches these paths, and registers clients. A web page in the user's browser sends
-// forms, opens links and embeds pages. A client lies about its name. A code or a token is stolen.
+// forms, opens links and embeds pages. A client lies about its name, or names a document inside the user's network. A
+// code or a token is stolen.
 //
 // Contract: only a person with a token of a tenant, or with a one-time code from the operator's socket, makes a login.
 // The login belongs to this tenant, to one client and to one redirect URI. Codes work once and for a minute, and only
@@ -70,6 +71,8 @@ type Server struct {
 	paths *http.ServeMux
 	// Of one address, requests are bounded more tightly than attempts to sign in and registrations.
 	requests, attempts, registrations *addressLimit
+	// documents reads the documents of clients.
+	documents *http.Client
 }
 
 // New returns a server.
@@ -79,6 +82,7 @@ func New(cfg Config) *Server {
 		requests:      newAddressLimit(5, 100, 1000),
 		attempts:      newAddressLimit(rate.Every(6*time.Second), 10, 20),
 		registrations: newAddressLimit(rate.Every(time.Minute), 10, 1),
+		documents:     newDocumentClient(),
 	}
 	s.paths.HandleFunc("GET "+MetadataPath, s.serveMetadata)
 	s.paths.HandleFunc("GET "+AuthorizePath, s.startLogin)
@@ -122,6 +126,7 @@ func (s *Server) serveMetadata(w http.ResponseWriter, _ *http.Request) {
 		"token_endpoint_auth_methods_supported":          []string{"none"},
 		"revocation_endpoint_auth_methods_supported":     []string{"none"},
 		"authorization_response_iss_parameter_supported": true,
+		"client_id_metadata_document_supported":          true,
 	})
 }
 
@@ -178,7 +183,7 @@ func (s *Server) NewOneTimeCode(ctx context.Context, tenant string) (code string
 // ListLogins returns the logins of clients, the latest first.
 func (s *Server) ListLogins(ctx context.Context) ([]Login, error) { return s.store.listLogins(ctx) }
 
-// RevokeLogin ends a login. Its tokens are invalid at once. It fails if there is no such login.
+// RevokeLogin ends a login. Its tokens are invalid at once. The error is ErrNoClient if there is no such login.
 func (s *Server) RevokeLogin(ctx context.Context, id string) error {
 	if err := s.store.removeLogin(ctx, id); err != nil {
 		return err

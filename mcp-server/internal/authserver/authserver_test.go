@@ -461,7 +461,7 @@ func TestLoginBounds(t *testing.T) {
 	if n := count("login_client"); n != maxUnused+1 {
 		t.Errorf("%d clients", n)
 	}
-	if _, err := f.store.findClient(t.Context(), last); err != nil || !f.isValid(t, p.Access) {
+	if _, _, err := f.store.findClient(t.Context(), last); err != nil || !f.isValid(t, p.Access) {
 		t.Errorf("the last client: %v", err)
 	}
 	for i := range maxLogins + 5 {

@@ -2,11 +2,14 @@
 
 package authserver
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestDisarmed: without its defence, each attack succeeds. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
-	for _, a := range attacks {
+	for _, a := range slices.Concat(attacks, documentAttacks) {
 		if a.defence == "" {
 			continue
 		}

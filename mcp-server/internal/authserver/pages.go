@@ -25,6 +25,8 @@ var pages = template.Must(template.ParseFS(pageFiles, "pages/*.html"))
 type page struct {
 	// Name is the client's claim. Host is the host to which the browser goes back. Neither is verified.
 	Name, Host string
+	// Site is the host of the client's document, or "".
+	Site string
 	// Form binds the form to the cookie. Query is the request of the client.
 	Form, Query string
 	Problem     string
@@ -102,7 +104,7 @@ func (s *Server) readRequest(r *http.Request, query string) (p request, c client
 	if err != nil || hasRepeated(v) {
 		return p, c, requestError("The link of the client has a mistake.")
 	}
-	c, err = s.store.findClient(r.Context(), v.Get("client_id"))
+	c, err = s.findClient(r, v.Get("client_id"))
 	if errors.Is(err, errUnknown) {
 		return p, c, requestError("This client is not registered here. Remove CodeForge in it, and add it again.")
 	}
@@ -222,7 +224,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.writePage(w, http.StatusOK, consentPage, page{
-		Name: c.Name, Host: hostOf(p.redirect), Form: id, Tenant: p.tenant, APIs: s.cfg.ListAPIs(p.tenant),
+		Name: c.Name, Host: hostOf(p.redirect), Site: hostOfDocument(c.ID), Form: id, Tenant: p.tenant,
+		APIs: s.cfg.ListAPIs(p.tenant),
 	})
 }
 

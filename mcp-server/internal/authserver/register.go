@@ -26,11 +26,33 @@ const (
 // grantTypes are the ways to a token.
 var grantTypes = []string{"authorization_code", "refresh_token"}
 
-// client is a registered client. Its name is the client's claim.
+// client is a registered client, or one with a document. Its name is the client's claim.
 type client struct {
+	// ID is random, or the URL of the client's document.
 	ID        string
 	Name      string
 	Redirects []string
+}
+
+// metadata is the part of a client's metadata that has a use here (RFC 7591).
+type metadata struct {
+	Redirects     []string `json:"redirect_uris"`
+	Name          string   `json:"client_name"`
+	ResponseTypes []string `json:"response_types"`
+	GrantTypes    []string `json:"grant_types"`
+}
+
+// findMistake returns the error of RFC 7591 for metadata that no client may have, and its text. Both are "" for others.
+func (m *metadata) findMistake() (code, text string) {
+	if len(m.Redirects) == 0 || len(m.Redirects) > maxRedirects || slices.ContainsFunc(m.Redirects, isBadRedirect) {
+		return "invalid_redirect_uri",
+			"want 1 to 10 redirect_uris with https, or with http and a loopback host, without a fragment"
+	}
+	if len(m.ResponseTypes) > 0 && !slices.Contains(m.ResponseTypes, "code") ||
+		len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, grantTypes[0]) {
+		return "invalid_client_metadata", "want response type code, and grant type " + grantTypes[0]
+	}
+	return "", ""
 }
 
 // registerClient registers a client (RFC 7591). Metadata without use here is ignored.
@@ -40,26 +62,14 @@ func (s *Server) registerClient(w http.ResponseWriter, r *http.Request) {
 		refuseRequest(w, http.StatusTooManyRequests, "slow_down", "too many registrations")
 		return
 	}
-	var in struct {
-		Redirects     []string `json:"redirect_uris"`
-		Name          string   `json:"client_name"`
-		ResponseTypes []string `json:"response_types"`
-		GrantTypes    []string `json:"grant_types"`
-	}
+	var in metadata
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || kind != "application/json" {
 		refuseRequest(w, http.StatusBadRequest, "invalid_client_metadata", "want a JSON object of at most 16 KiB")
 		return
 	}
-	if len(in.Redirects) == 0 || len(in.Redirects) > maxRedirects || slices.ContainsFunc(in.Redirects, isBadRedirect) {
-		refuseRequest(w, http.StatusBadRequest, "invalid_redirect_uri",
-			"want 1 to 10 redirect_uris with https, or with http and a loopback host, without a fragment")
-		return
-	}
-	if len(in.ResponseTypes) > 0 && !slices.Contains(in.ResponseTypes, "code") ||
-		len(in.GrantTypes) > 0 && !slices.Contains(in.GrantTypes, grantTypes[0]) {
-		refuseRequest(w, http.StatusBadRequest, "invalid_client_metadata", "want response type code, and grant type "+
-			grantTypes[0])
+	if code, text := in.findMistake(); code != "" {
+		refuseRequest(w, http.StatusBadRequest, code, text)
 		return
 	}
 	c := client{newSecret(), cleanName(in.Name), in.Redirects}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
 // Bounds of the rows of one tenant. A new row replaces the oldest.
@@ -25,6 +26,8 @@ var (
 	errUnknown = errors.New("unknown, used or expired")
 	// errReused means that a refresh token had been replaced already. Its login has ended.
 	errReused = errors.New("a refresh token was used twice")
+	// ErrNoClient means that no login has the ID.
+	ErrNoClient = errors.New("there is no such client: codeforge clients list shows their IDs")
 )
 
 // store has the state in the tables of database.LoginMigrations. Each change is atomic, so several replicas may share
@@ -51,9 +54,23 @@ type Login struct {
 	proof string
 }
 
+// ToHostedClient returns a login as the operator sees it.
+func (l Login) ToHostedClient() operatorapi.HostedClient {
+	return operatorapi.HostedClient{
+		ID: l.ID, Name: l.Client.Name, Redirects: l.Client.Redirects, Tenant: l.Tenant, Began: l.Began, Used: l.Used,
+	}
+}
+
 // fromNow returns a time as the database has it: microseconds since 1970.
 func (s store) fromNow(d time.Duration) int64 { return s.now().Add(d).UnixMicro() }
 
+// isFresh reports whether a document that was read at this time still counts.
+func (s store) isFresh(at time.Time) bool {
+	age := s.now().Sub(at)
+	return age >= 0 && age < documentFresh
+}
+
+// addClient adds a client, or replaces its name and its redirect URIs.
 func (s store) addClient(ctx context.Context, c client) (at time.Time, err error) {
 	redirects, err := json.Marshal(c.Redirects)
 	if err != nil {
@@ -61,7 +78,8 @@ func (s store) addClient(ctx context.Context, c client) (at time.Time, err error
 	}
 	at = s.now()
 	return at, s.db.Transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO login_client (id, name, redirects, began) VALUES ($1, $2, $3, $4)`,
+		_, err := tx.ExecContext(ctx, `INSERT INTO login_client (id, name, redirects, began) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (id) DO UPDATE SET name = $2, redirects = $3, began = $4`,
 			c.ID, c.Name, string(redirects), at.UnixMicro())
 		if err == nil {
 			// Clients with a login stay, so that a flood of registrations cannot end them.
@@ -74,16 +92,17 @@ func (s store) addClient(ctx context.Context, c client) (at time.Time, err error
 	})
 }
 
-// findClient returns a client. The error is errUnknown if there is no such client.
-func (s store) findClient(ctx context.Context, id string) (client, error) {
-	c := client{ID: id}
+// findClient returns a client, and the time at which it was added. The error is errUnknown if there is no such client.
+func (s store) findClient(ctx context.Context, id string) (c client, at time.Time, err error) {
 	var redirects string
-	err := s.db.QueryRowContext(ctx, `SELECT name, redirects FROM login_client WHERE id = $1`, keepPrintable(id)).
-		Scan(&c.Name, &redirects)
+	var began int64
+	c.ID = id
+	err = s.db.QueryRowContext(ctx, `SELECT name, redirects, began FROM login_client WHERE id = $1`, keepPrintable(id)).
+		Scan(&c.Name, &redirects, &began)
 	if err != nil {
-		return c, replaceNoRows(err)
+		return c, at, replaceNoRows(err)
 	}
-	return c, json.Unmarshal([]byte(redirects), &c.Redirects)
+	return c, time.UnixMicro(began), json.Unmarshal([]byte(redirects), &c.Redirects)
 }
 
 // addOneTimeCode adds a code of a tenant.
@@ -333,7 +352,7 @@ func (s store) removeOwned(ctx context.Context, o owner) error {
 func (s store) removeLogin(ctx context.Context, id string) error {
 	ended, err := s.removeRows(ctx, `DELETE FROM login WHERE id = $1`, keepPrintable(id))
 	if err == nil && !ended {
-		err = errors.New("there is no such client: codeforge clients list shows their IDs")
+		err = ErrNoClient
 	}
 	return err
 }

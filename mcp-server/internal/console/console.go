@@ -26,6 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/authserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
@@ -64,7 +65,9 @@ type Config struct {
 	// StopRun cancels a run. It reports whether the run was in progress.
 	StopRun   func(run string) bool
 	Approvals Approvals
-	Log       *slog.Logger
+	// Logins has the logins of hosted clients. Nil means that no client logs in here.
+	Logins *authserver.Server
+	Log    *slog.Logger
 	// Stop ends the streams when it is closed.
 	Stop <-chan struct{}
 }
@@ -147,6 +150,8 @@ func (c *Console) sessionRoutes() *http.ServeMux {
 		}
 		return struct{}{}, nil
 	})
+	handle("GET clients", c.listClients)
+	handle("DELETE clients/{id}", c.revokeClient)
 	handle("GET apis", c.listAPIs)
 	handle("POST apis/{name}/test", c.testAPI)
 	handle("GET servers", c.listServers)
@@ -299,6 +304,7 @@ var pageErrors = []struct {
 }{
 	{history.ErrUnknown, http.StatusNotFound, errNotFound.text},
 	{operatorapi.ErrNoServer, http.StatusNotFound, errNotFound.text},
+	{authserver.ErrNoClient, http.StatusNotFound, errNotFound.text},
 	{skill.ErrNotFound, http.StatusNotFound, errNotFound.text},
 	{skill.ErrName, http.StatusNotFound, errNotFound.text},
 	{history.ErrOff, http.StatusNotImplemented, "Runs are not kept: HISTORY is off."},

@@ -71,7 +71,9 @@ type Config struct {
 	Alarms *alarm.Set
 	// Database is the Postgres database that code must not reach, or nil.
 	Database *database.DB
-	Log      *slog.Logger
+	// Ended is called after each run that was not refused, with the time at which it began. It must not block.
+	Ended func(r RunRequest, began time.Time, o Outcome, err error)
+	Log   *slog.Logger
 }
 
 // Sources provide the modules and skills that runs import.
@@ -159,7 +161,7 @@ func (e *Executor) CountActive() (n int) {
 // ctx's error means that the run was cancelled. sandboxapi.ErrInterrupted means that the connection to the sandbox
 // broke.
 func (e *Executor) Run(ctx context.Context, r RunRequest, on func(sandboxapi.Event)) (Outcome, error) {
-	o := Outcome{Run: cmp.Or(r.ID, NewID())}
+	o, began := Outcome{Run: cmp.Or(r.ID, NewID())}, time.Now()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	// Stored before the check, so that an alarm that comes in between finds and stops this run.
@@ -194,6 +196,9 @@ func (e *Executor) Run(ctx context.Context, r RunRequest, on func(sandboxapi.Eve
 		}
 	}
 	e.logOutcome(o, err)
+	if e.cfg.Ended != nil {
+		e.cfg.Ended(r, began, o, err)
+	}
 	// An alarm ends a run by cancelling it, and the client must learn the reason.
 	if frozen := e.refuseFrozen(r.Session); frozen != nil {
 		return o, frozen

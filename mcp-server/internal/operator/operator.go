@@ -101,11 +101,7 @@ func (rt pathRouter) addLogins(logins *authserver.Server) {
 	}
 	add("GET clients", func(r *http.Request) (any, error) {
 		list, err := logins.ListLogins(r.Context())
-		return convert.Each(list, func(l authserver.Login) operatorapi.HostedClient {
-			return operatorapi.HostedClient{
-				ID: l.ID, Name: l.Client.Name, Redirects: l.Client.Redirects, Tenant: l.Tenant, Began: l.Began, Used: l.Used,
-			}
-		}), err
+		return convert.Each(list, authserver.Login.ToHostedClient), err
 	})
 	add("POST clients/revoke", func(r *http.Request) (any, error) {
 		return struct{}{}, logins.RevokeLogin(r.Context(), r.FormValue("id"))

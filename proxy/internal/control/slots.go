@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )

@@ -3,8 +3,8 @@ package egress
 import (
 	"errors"
 
+	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 

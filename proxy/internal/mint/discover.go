@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // clientName is the name of a registered client on the server's consent page.
@@ -39,19 +41,20 @@ func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect stri
 	if err != nil || resource.Scheme != "https" || resource.Host == "" || resource.User != nil || resource.Fragment != "" {
 		return nil, errWay
 	}
-	issuer, scopes, err := r.discoverIssuer(ctx, resource)
+	p, err := r.discoverProtection(ctx, resource)
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.fetchMetadata(ctx, issuer)
+	s, err := r.fetchMetadata(ctx, p.Servers[0])
 	if err != nil {
 		return nil, err
 	}
-	c := &client{ID: o.ClientID, Secret: o.ClientSecret.Reveal(), Basic: o.Basic, Issuer: s.Issuer, TokenURL: s.Token,
-		AuthURL: s.Auth, DeviceURL: s.Device, Resource: o.Resource, Redirect: redirect, Scopes: o.Scopes,
+	c := &client{ID: o.ClientID, Secret: o.ClientSecret.Reveal(), Issuer: s.Issuer, TokenURL: s.Token,
+		AuthURL: s.Auth, DeviceURL: s.Device, Resource: p.Resource, Redirect: redirect, Scopes: o.Scopes,
 		IssuerNamed: s.IssuerNamed}
+	c.Basic = c.Secret != "" && (o.Basic || s.chooseSecretMethod() == methodBasic)
 	if len(c.Scopes) == 0 {
-		c.Scopes = scopes
+		c.Scopes = p.Scopes
 	}
 	if c.ID != "" {
 		return c, nil
@@ -59,39 +62,76 @@ func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect stri
 	return c, r.registerClient(ctx, s, c)
 }
 
-// discoverIssuer returns the issuer that protects a resource. A resource without a document is its own issuer, as in
-// older versions of MCP.
-func (r *requester) discoverIssuer(ctx context.Context, resource *url.URL) (issuer string, scopes []string, err error) {
-	origin := resource.Scheme + "://" + resource.Host
-	paths := []string{strings.TrimSuffix(resource.EscapedPath(), "/"), ""}
+// discoverProtection returns the metadata of a resource. Its first server is the issuer that protects the resource. A
+// resource without a document is its own issuer, as in older versions of MCP.
+func (r *requester) discoverProtection(ctx context.Context, resource *url.URL) (p resourceMeta, err error) {
+	origin, whole := resource.Scheme+"://"+resource.Host, strings.TrimSuffix(resource.String(), "/")
+	path := strings.TrimSuffix(resource.EscapedPath(), "/")
+	const wellKnown = "/.well-known/oauth-protected-resource"
+	challenge := r.fetchChallenge(ctx, resource)
+	scopes := strings.Fields(challenge["scope"])
 	// RFC 9728, section 3.1, puts the well-known part before the path. A resource without a path has one address only.
-	for _, path := range slices.Compact(paths) {
-		a, err := r.getJSON(ctx, origin+"/.well-known/oauth-protected-resource"+path)
+	for _, at := range slices.Compact([]struct{ url, names string }{
+		{challenge["resource_metadata"], whole}, {origin + wellKnown + path, origin + path}, {origin + wellKnown, origin},
+	}) {
+		// Servers behind a TLS proxy often name their address with http.
+		if !strings.HasPrefix(at.url, "https://") {
+			continue
+		}
+		a, err := r.getJSON(ctx, at.url)
 		if err != nil {
-			return "", nil, err
+			return p, err
 		}
 		if a.Status != http.StatusOK {
 			continue
 		}
-		var p resourceMeta
 		if err := decodeObject(a.Body, &p); err != nil {
-			return "", nil, err
+			return p, err
 		}
 		said := strings.TrimSuffix(p.Resource, "/")
 		// RFC 9728, section 3.3: a document of another resource must not be used.
-		if said != origin+path && said != strings.TrimSuffix(resource.String(), "/") || len(p.Servers) == 0 {
-			return "", nil, newUnavailable(detailIdentity)
+		if said != at.names && said != whole || len(p.Servers) == 0 {
+			return p, newUnavailable(detailIdentity)
+		}
+		if said == whole {
+			p.Resource = resource.String()
+		}
+		if len(scopes) > 0 {
+			p.Scopes = scopes // the server needs these, and may know others
 		}
 		for _, s := range p.Scopes {
 			// The scopes become part of the address that the operator sees.
 			if !isPlainText(s, 256) {
-				return "", nil, newUnavailable(detailIdentity)
+				return p, newUnavailable(detailIdentity)
 			}
 		}
-		return p.Servers[0], p.Scopes, nil
+		return p, nil
 	}
-	return origin, nil, nil
+	return resourceMeta{Resource: resource.String(), Servers: []string{origin}}, nil
 }
+
+// challengeTime bounds the request for a challenge.
+const challengeTime = 5 * time.Second
+
+// fetchChallenge asks a resource without a token, and returns the parameters of its challenge: where its metadata is
+// (RFC 9728, section 5.1), and which scopes it needs. Without a challenge it returns nil.
+func (r *requester) fetchChallenge(ctx context.Context, resource *url.URL) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, challengeTime)
+	defer cancel()
+	a, err := r.postJSON(ctx, resource.String(), struct{}{})
+	if err != nil || a.Status != http.StatusUnauthorized {
+		return nil // the well-known addresses remain
+	}
+	out := map[string]string{}
+	for _, found := range challengeParameter.FindAllStringSubmatch(strings.Join(a.Challenges, ", "), -1) {
+		out[strings.ToLower(found[1])] = found[2]
+	}
+	return out
+}
+
+// challengeParameter matches a parameter of a challenge. The server chooses the whole text, so a match inside another
+// parameter gives it no right.
+var challengeParameter = regexp.MustCompile(`(?i)[\s,](resource_metadata|scope)\s*=\s*"([^"\\]*)"`)
 
 // fetchMetadata returns the metadata of an authorization server.
 func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMeta, error) {
@@ -137,6 +177,16 @@ func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMe
 	return nil, newUnavailable(detailNoServer)
 }
 
+const methodPost, methodBasic = "client_secret_post", "client_secret_basic"
+
+// chooseSecretMethod returns how a client sends its secret: in the body, unless the server accepts the header only.
+func (s *issuerMeta) chooseSecretMethod() string {
+	if len(s.Methods) > 0 && !slices.Contains(s.Methods, methodPost) {
+		return methodBasic
+	}
+	return methodPost
+}
+
 // registerClient registers a client (RFC 7591), and sets its id and secret.
 func (r *requester) registerClient(ctx context.Context, s *issuerMeta, c *client) error {
 	if s.Register == "" {
@@ -144,10 +194,7 @@ func (r *requester) registerClient(ctx context.Context, s *issuerMeta, c *client
 	}
 	method := "none"
 	if len(s.Methods) > 0 && !slices.Contains(s.Methods, method) {
-		method = "client_secret_post"
-		if !slices.Contains(s.Methods, method) {
-			method = "client_secret_basic"
-		}
+		method = s.chooseSecretMethod()
 	}
 	grants := []string{"authorization_code", "refresh_token"}
 	if s.Device != "" {
@@ -181,6 +228,6 @@ func (r *requester) registerClient(ctx context.Context, s *issuerMeta, c *client
 	if answer.Method != "" {
 		method = answer.Method
 	}
-	c.ID, c.Secret, c.Basic = answer.ID, answer.Secret, method == "client_secret_basic"
+	c.ID, c.Secret, c.Basic = answer.ID, answer.Secret, method == methodBasic
 	return nil
 }

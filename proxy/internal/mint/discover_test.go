@@ -142,9 +142,12 @@ func TestProtector(t *testing.T) {
 	} {
 		resource, err := url.Parse("https://a.test" + c.resource)
 		testkit.Must(t, err)
-		issuer, _, err := (&requester{transport: c.docs}).discoverIssuer(t.Context(), resource)
+		p, err := (&requester{transport: c.docs}).discoverProtection(t.Context(), resource)
+		issuer := ""
 		if err != nil {
 			issuer = asError("", err).Detail
+		} else {
+			issuer = p.Servers[0]
 		}
 		if issuer != c.want {
 			t.Errorf("%s: %s, want %s", name, issuer, c.want)

@@ -37,6 +37,8 @@ func (o *connOwner) Context() context.Context { return o.ctx }
 type Answer struct {
 	Status int
 	Body   []byte
+	// Challenges are the values of WWW-Authenticate.
+	Challenges []string
 }
 
 // requester sends the requests of one credential.
@@ -80,7 +82,7 @@ func (r *requester) sendForAnswer(req *http.Request) (*Answer, error) {
 	case len(body) > maxAnswer:
 		return nil, newUnavailable(detailTooLarge)
 	}
-	return &Answer{Status: resp.StatusCode, Body: body}, nil
+	return &Answer{resp.StatusCode, body, resp.Header.Values("WWW-Authenticate")}, nil
 }
 
 // chooseAPI returns the API to use for an address. The API's client certificate is only for its own hosts, not for

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
+	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 )
 
 var errResolve = errors.New("the name does not resolve")

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 

@@ -19,8 +19,8 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
 // TestHints: what a failure tells the model has no setting's file in it, and what it tells a person speaks to a person.

@@ -19,8 +19,8 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/dialguard"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

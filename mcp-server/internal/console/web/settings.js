@@ -33,6 +33,13 @@ function Sessions() {
   return html`<table><tbody>${list.map((s) => html`<tr key=${s.id}><td>${s.this ? html`<b>This browser</b>, ` : null}<span title=${escapeText(s.agent)}>${nameBrowser(s.agent)}</span></td><td class="faint">opened ${formatTime(s.opened, false)}</td><td class="faint num">until ${formatTime(s.until, false)}</td><td class="r"><button type="button" class="btn small" onClick=${() => endSession(s)}>${s.this ? "Sign out" : "End"}</button></td></tr>`)}</tbody></table>`;
 }
 
+/** HostedClients lists clients such as claude.ai. It draws no card if none has logged in. */
+function HostedClients() {
+  const [n, redraw] = useState(0), list = useData("clients", n).data ?? [], now = useNow(30000);
+  const revoke = async (c) => { try { await requestJSON("clients/" + encodeURIComponent(c.id), "DELETE"); } catch (e) { showToast(e.message); } redraw(n + 1); };
+  return list.length ? html`<${Card} title="Hosted clients" side=${html`<span class="faint small">each chose its own name</span>`}><table><tbody>${list.map((c) => html`<tr key=${c.id}><td><b class="wrapany">${escapeNodes(c.name)}</b></td><td class="mono wrapany">${escapeNodes(c.hosts.join(" "))}</td><td class="soft">${escapeNodes(c.tenant)}</td><td class="faint num">used ${formatAge(c.used, now)} ago</td><td class="r"><button type="button" class="btn small" aria-label=${"End the access of " + escapeText(c.name)} onClick=${() => revoke(c)}>End access</button></td></tr>`)}</tbody></table></${Card}>` : null;
+}
+
 export function Settings() {
   const [n, redraw] = useState(0), status = useData("status", n), s = status.data, settings = useData("settings"), now = useNow(30000);
   const checks = s?.checks ?? [], wrong = checks.filter((c) => !c.ok).length;
@@ -41,7 +48,7 @@ export function Settings() {
     <div class="cols2">
       <div class="stack"><${Card} title="Checks" side=${s && html`<span class="faint num small">${checks.length - wrong} ok${wrong ? `, ${wrong} wrong` : ""}</span>`}>${s ? html`<table><tbody><tr><td class="ok iconcell"><${Icon} name="ok" /></td><td>codeforge</td><td class="soft">${escapeNodes(s.version)}, ${s.mode}, up ${formatAge(s.started, now)}</td></tr>${checks.map((c) => html`<tr key=${c.name}><td class=${(c.ok ? "ok" : "bad") + " iconcell"}><${Icon} name=${c.ok ? "ok" : "no"} /></td><td>${c.name}</td><td class=${(c.ok ? "soft" : "bad") + " wrapany"}>${escapeNodes(c.text)}</td></tr>`)}<tr><td class=${(app.problems ? "held" : "ok") + " iconcell"}><${Icon} name=${app.problems ? "warn" : "ok"} /></td><td>apis/</td><td class=${app.problems ? "held" : "soft"}>${app.problems ? html`<a class="soft" href="#/apis">${formatCount(app.problems, "API")} with mistakes</a>` : "no mistakes"}</td></tr></tbody></table><div class="under stack"><p class="faint">The machine itself (kernel, programs, permissions, hosts, attacks) is checked in a terminal:</p><${Command} text=${(s.mode === "docker" ? "docker compose exec mcp-server " : "") + "codeforge doctor"} /></div>` : html`<div class="pad"><${DataState} state=${status} /></div>`}</${Card}></div>
       <div class="stack"><${Card} title="Stored data"><${StoredData} /></${Card}>
-        <${Card} title="Sessions"><${Sessions} /><div class="under"><${Note} cls="held" icon="touch">An agent that has a shell of yours could open this console too. Requests under rules with <span class="mono">"by": "operator"</span> cannot be decided here.</${Note}></div></${Card}></div></div>
+        <${Card} title="Sessions"><${Sessions} /><div class="under"><${Note} cls="held" icon="touch">An agent that has a shell of yours could open this console too. Requests under rules with <span class="mono">"by": "operator"</span> cannot be decided here.</${Note}></div></${Card}><${HostedClients} /></div></div>
     <${Card} title="Settings" side=${html`<span class="faint small">change them in <span class="mono">.env</span>: the console never writes configuration</span>`}><table><tbody>${(settings.data ?? []).map((v) => html`<tr key=${v.name}><td class="mono">${v.name}</td><td><b class="wrapany">${v.value === "" ? html`<span class="faint">empty</span>` : escapeNodes(v.value)}</b></td><td><${Chip} cls=${v.default ? "" : "live"}>${v.default ? "default" : "set"}</${Chip}></td><td class="soft">${MEANINGS[v.name] ?? ""}</td></tr>`)}</tbody></table></${Card}>
   </div></main>`;
 }

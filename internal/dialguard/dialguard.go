@@ -1,4 +1,4 @@
-// Package dialguard decides which addresses the proxy may dial.
+// Package dialguard decides which addresses may be dialled for a host that code, a configuration or a client names.
 //
 // Threat: a host name that resolves to loopback, a private network, a metadata service or the proxy, in any spelling of
 // the address. Contract: the check is made on the dialled address, after resolution, and cannot be disabled.

@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+)
+
+// record sends a run to a collector, and returns its spans and the text of the request.
+func record(t *testing.T, r execution.RunRequest, o execution.Outcome, err error) (spans []*tracepb.Span, all string) {
+	t.Helper()
+	got := make(chan *collector.ExportTraceServiceRequest, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		testkit.Must(t, err)
+		var m collector.ExportTraceServiceRequest
+		testkit.Must(t, proto.Unmarshal(body, &m))
+		if r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/x-protobuf" {
+			t.Errorf("%s %s", r.URL, r.Header)
+		}
+		got <- &m
+	}))
+	defer s.Close()
+	rec, err2 := New(t.Context(), s.URL+"/", slog.New(slog.DiscardHandler))
+	testkit.Must(t, err2)
+	rec.RecordRun(r, time.Now().Add(-time.Second), o, err)
+	testkit.Must(t, rec.Close(t.Context()))
+	m := <-got
+	return m.ResourceSpans[0].ScopeSpans[0].Spans, m.String()
+}
+
+// hostileMethod is what code may write as a method: a value, a new line and much more.
+var hostileMethod = "sk_live_value\nnext: line" + strings.Repeat("x", 10_000)
+
+// exchangeOf returns an exchange in which code wrote a text wherever it can.
+func exchangeOf(text string) proxyapi.Exchange {
+	return proxyapi.Exchange{ID: text, At: time.Now(), Method: text, URL: "https://" + text, Host: text, Outcome: proxyapi.OutcomeServed, Status: 200, Type: text, Milliseconds: 2,
+		APIs: []string{"stripe"}, Swapped: []proxyapi.Swap{{Name: "STRIPE_TOKEN"}}}
+}
+
+// TestAttributes: no attribute has a text that code, an API or a model chose.
+// Promise: never-printed
+func TestAttributes(t *testing.T) {
+	x := exchangeOf(hostileMethod)
+	x.Caused = []proxyapi.Exchange{exchangeOf(hostileMethod)}
+	spans, all := record(t, execution.RunRequest{Code: hostileMethod, Client: hostileMethod, Session: hostileMethod, Language: "sk_live_value", Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		execution.Outcome{Run: "r1", Receipt: proxyapi.Receipt{Exchanges: []proxyapi.Exchange{x}}}, errors.New(hostileMethod))
+	if len(spans) != 3 || strings.Contains(all, "sk_live") || strings.Contains(all, "next: line") || strings.Contains(all, "xxxx") {
+		t.Errorf("%d spans\n%.2000s", len(spans), all)
+	}
+	for _, want := range []string{"_OTHER", "STRIPE_TOKEN", "stripe", "gen_ai.tool.name", "mcp.method.name", "http.response.status_code"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %s in %.2000s", want, all)
+		}
+	}
+	if id := fmt.Sprintf("%x", spans[2].TraceId); id != "0af7651916cd43dd8448eb211c80319c" || string(spans[1].ParentSpanId) != string(spans[2].SpanId) {
+		t.Errorf("trace %s", id)
+	}
+}
+
+// TestUnused: without an endpoint there is no recorder, and nil records nothing.
+func TestUnused(t *testing.T) {
+	rec, err := New(t.Context(), "", nil)
+	if rec != nil || err != nil {
+		t.Fatal(rec, err)
+	}
+	rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
+	testkit.Must(t, rec.Close(t.Context()))
+}
+
+// TestSlowCollector: a collector that does not answer delays no run, and the queue is bounded.
+func TestSlowCollector(t *testing.T) {
+	done := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
+	defer s.Close()
+	defer close(done)
+	rec, err := New(t.Context(), s.URL, slog.New(slog.DiscardHandler))
+	testkit.Must(t, err)
+	began := time.Now()
+	for range 10_000 {
+		rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
+	}
+	if took := time.Since(began); took > testkit.Patience/10 {
+		t.Errorf("10,000 runs took %v", took)
+	}
+}
