@@ -33,6 +33,12 @@ const env = { ...process.env };
 if (process.platform === "linux" && !env.DENO_PATH) {
   env.DENO_PATH = findDeno(dir);
 }
+// npx puts the folders node_modules/.bin of the working directory and of all folders above it, such as /tmp, first. No
+// program there may pass for bwrap or docker. Its owner may be another user.
+for (const name of Object.keys(env).filter((name) => name.toUpperCase() === "PATH")) {
+  const added = /[\\/](node_modules[\\/]\.bin|node-gyp-bin)[\\/]?$/;
+  env[name] = env[name].split(path.delimiter).filter((dir) => !added.test(dir)).join(path.delimiter);
+}
 const args = process.argv.slice(2);
 if (process.env.npm_command === "exec" && args[0] === "up" && process.stderr.isTTY) {
   console.error("npx runs one command. `npm install -g codeforge-mcp` installs the command codeforge for the next ones.");

@@ -59,6 +59,14 @@ func TestNPM(t *testing.T) {
 		}
 		says(t, out, want...)
 	}
+	// Programs of the working directory, which npx puts first into PATH.
+	bin := filepath.Join(empty, "node_modules", ".bin")
+	planted := filepath.Join(dir, "planted")
+	testkit.Must(t, os.MkdirAll(bin, 0o755)) //nolint:gosec // as npm makes it
+	for _, name := range []string{"bwrap", "docker", "python3"} {
+		script := []byte("#!/bin/sh\ntouch " + planted + "\nexit 1\n")
+		testkit.Must(t, os.WriteFile(filepath.Join(bin, name), script, 0o755)) //nolint:gosec // a program
+	}
 	before := world.TakeSnapshot()
 	began := time.Now()
 	do("npx -y codeforge-mcp up --detach", "codeforge is new", "is ready")
@@ -69,8 +77,11 @@ func TestNPM(t *testing.T) {
 	if left := before.Leftovers(); len(left) > 0 {
 		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
-	if files, err := os.ReadDir(empty); err != nil || len(files) > 0 {
-		t.Errorf("the working directory has %v, %v; want nothing", files, err)
+	if files, err := os.ReadDir(empty); err != nil || len(files) != 1 {
+		t.Errorf("the working directory has %v, %v; want only node_modules", files, err)
+	}
+	if _, err := os.Stat(planted); err == nil {
+		t.Error("a program of the working directory ran")
 	}
 
 	out, code, err := world.Shell(within(t, 120), empty, "npm install --silent --prefix "+dir+"/omitted --omit=optional codeforge-mcp\n"+
