@@ -51,7 +51,7 @@ func TestDisarmed(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "folder-files")
 		w := startChosen(t, User)
 		if r := w.RunCode(t, "import os\nos.symlink('/etc/passwd', '/files/drafts/data.csv')\n"+
-			"open('/files/drafts/own', 'w').close()\nos.chmod('/files/drafts/own', 0o4755)", testkit.Patience); r.Exit.Code != 0 {
+			"open('/files/drafts/own', 'w').close()\nos.chmod('/files/drafts/own', 0o4755)\nos.mkfifo('/files/drafts/pipe')", testkit.Patience); r.Exit.Code != 0 {
 			t.Errorf("the attack is stopped by something else: %s", r.Stderr)
 		}
 	})

@@ -81,6 +81,8 @@ var folderAttacks = []folderAttack{
 	// A program of the host would follow the link, and another user could start the file.
 	{"a link for the host", "os.symlink('/etc/passwd','/files/drafts/data.csv')", "not permitted"},
 	{"a link from elsewhere", "(os.symlink('/etc/passwd','/tmp/link'),os.rename('/tmp/link','/files/drafts/data.csv'))", "not permitted"},
+	{"a pipe for the host", "os.mkfifo('/files/drafts/pipe')", "not permitted"},
+	{"a pipe in place of a file", "(os.mknod('/tmp/pipe',0o10666),os.rename('/tmp/pipe','/files/drafts/data.csv'))", "not permitted"},
 	{"a file with its owner's rights", "(open('/files/drafts/own','w').close(),os.chmod('/files/drafts/own',0o4755))", "not permitted"},
 	{"a new file with its owner's rights", "os.open('/files/drafts/new',os.O_CREAT|os.O_WRONLY,0o4755)", "not permitted"},
 	{"a file without a name, with its owner's rights", "os.fchmod(os.open('/files/drafts',os.O_TMPFILE|os.O_RDWR),0o2755)", "not permitted"},
@@ -202,7 +204,7 @@ func TestChosenFolders(t *testing.T) {
 			}
 		}
 		w.Folders, w.Private = []string{"drafts"}, false
-		if r := w.RunCode(t, change, testkit.Patience); !strings.HasPrefix(r.Stdout, "done done done done - done done ") {
+		if r := w.RunCode(t, change, testkit.Patience); !strings.HasPrefix(r.Stdout, "done done done done - - done ") {
 			t.Errorf("changes in its folder: %q %s", r.Stdout, r.Stderr)
 		}
 		s := w.StartServer(t, sandboxapi.ServerHead{Folders: []string{"two"}})

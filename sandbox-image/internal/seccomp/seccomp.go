@@ -284,7 +284,8 @@ var modeCalls = []struct {
 	{"mknodat", 2, -1}, {"open", 2, 1}, {"openat", 3, 2},
 }
 
-// requirePlainFiles refuses symbolic links, and modes with a set-user-ID or set-group-ID bit.
+// requirePlainFiles refuses symbolic links, named pipes, and modes with a set-user-ID or set-group-ID bit. A program of
+// the host that opens a pipe would wait without end.
 func requirePlainFiles(m Machine) (p []bpf.Instruction) {
 	refuse := func(errno unix.Errno, names ...string) {
 		for _, name := range names {
@@ -311,7 +312,8 @@ func requirePlainFiles(m Machine) (p []bpf.Instruction) {
 		}
 		p = append(p, buildCallRule(nr, append(body,
 			bpf.LoadAbsolute{Off: offArg(c.mode), Size: 4},
-			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.S_ISUID | unix.S_ISGID, SkipTrue: 1},
+			// No other type of a file has the bit of S_IFIFO.
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.S_ISUID | unix.S_ISGID | unix.S_IFIFO, SkipTrue: 1},
 			bpf.RetConstant{Val: allow},
 			bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))},
 		))...)

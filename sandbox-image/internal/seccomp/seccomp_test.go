@@ -185,7 +185,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A program that can write to a folder of the host makes no link, and no file with its owner's rights. Others may.
+// A program that can write to a folder of the host makes no link, no pipe, and no file with its owner's rights. Others may.
 // Promise: folders-stay-closed
 func TestHostFolder(t *testing.T) {
 	m, eperm, enosys := thisMachine(), refusalAction(uint32(unix.EPERM)), refusalAction(uint32(unix.ENOSYS))
@@ -199,7 +199,8 @@ func TestHostFolder(t *testing.T) {
 		{"chmod", []uint64{0, 0o755}, allow}, {"chmod", []uint64{0, suid}, eperm}, {"chmod", []uint64{0, 1<<32 | sgid}, eperm},
 		{"fchmod", []uint64{3, sgid}, eperm}, {"fchmodat", []uint64{3, 0, 0o644}, allow}, {"fchmodat", []uint64{3, 0, suid}, eperm},
 		{"fchmodat2", []uint64{3, 0, suid}, eperm}, {"creat", []uint64{0, suid}, eperm}, {"mknod", []uint64{0, unix.S_IFREG | suid}, eperm},
-		{"mknodat", []uint64{3, 0, unix.S_IFREG | sgid}, eperm}, {"open", []uint64{0, create, suid}, eperm},
+		{"mknod", []uint64{0, unix.S_IFREG | 0o666}, allow}, {"mknod", []uint64{0, unix.S_IFIFO | 0o666}, eperm},
+		{"mknodat", []uint64{3, 0, unix.S_IFIFO}, eperm}, {"mknodat", []uint64{3, 0, unix.S_IFREG | sgid}, eperm}, {"open", []uint64{0, create, suid}, eperm},
 		{"open", []uint64{0, unix.O_RDONLY, suid}, allow}, {"openat", []uint64{3, 0, create, 0o666}, allow},
 		{"openat", []uint64{3, 0, create, suid}, eperm}, {"openat", []uint64{3, 0, unix.O_TMPFILE | unix.O_RDWR, sgid}, eperm},
 		{"openat", []uint64{3, 0, unix.O_RDONLY, suid}, allow},
