@@ -153,11 +153,12 @@ func (e *Env) isInContainer() bool { return e.Getenv("CODEFORGE_CONTAINER") != "
 var errContainer = errors.New("this is a container of CodeForge, which is stopped from the host, with " +
 	"docker compose down")
 
-// requireAPIFolder returns an error in the container if a command of api or mcp needs apis/, which the container lacks.
+// requireAPIFolder returns an error in the container if a command of api, mcp or package needs apis/, which the
+// container lacks.
 func (e *Env) requireAPIFolder(c *cobra.Command, args []string) error {
 	path := commandPath(c)
 	group, verb, _ := strings.Cut(path, " ")
-	without := map[string][]string{"api": {"list", "check", "test", "search"}, "mcp": {"logs"}}[group]
+	without := map[string][]string{"api": {"list", "check", "test", "search"}, "mcp": {"logs"}, "package": {}}[group]
 	if !e.isInContainer() || verb == "" || without == nil || slices.Contains(without, verb) {
 		return nil
 	}

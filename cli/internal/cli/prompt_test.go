@@ -135,6 +135,9 @@ func TestContainer(t *testing.T) {
 	for _, args := range []string{"add shop", "update shop", "edit shop", "enable shop", "disable shop", "rm shop", "explain shop GET /", "propose shop"} {
 		rows["api "+args] = "run codeforge api " + args + " there (make cli"
 	}
+	for _, args := range []string{"list", "add npm:zod@4.6.7", "rm npm:zod"} {
+		rows["package "+args] = "run codeforge package " + args + " there (make cli"
+	}
 	rows["mcp list"] = "run codeforge mcp list there (make cli"
 	for _, verb := range []string{"tools", "test", "approve", "restart", "disable", "rm", "login", "add", "import"} {
 		rows["mcp "+verb+" shop"] = "run codeforge mcp " + verb + " shop there (make cli"
