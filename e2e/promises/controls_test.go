@@ -88,6 +88,7 @@ var promisesOf = map[string][]string{
 	"client-flood":       {"hosted-logins"},
 	"client-room":        {"hosted-logins"},
 	"client-once":        {"hosted-logins"},
+	"client-bound":       {"hosted-logins"},
 	"memory-budget":      {"one-memory-budget"},
 	"memory-patience":    {"one-memory-budget"},
 	"memory-limit":       {"memory-limits"},

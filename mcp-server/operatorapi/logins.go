@@ -47,7 +47,8 @@ func (c Client) RevokeClient(ctx context.Context, id string) error {
 	return c.postEmpty(ctx, "clients/revoke", url.Values{"id": {id}})
 }
 
-// NewOneTimeCode makes a code for signing in as a tenant.
-func (c Client) NewOneTimeCode(ctx context.Context, tenant string) (OneTimeCode, error) {
-	return fetchAnswer[OneTimeCode](ctx, c, http.MethodPost, "clients/code", url.Values{"tenant": {tenant}})
+// NewOneTimeCode makes a code for signing in as a tenant, for a client that leads back to one of these hosts. The host
+// localhost stands for programs on the user's device.
+func (c Client) NewOneTimeCode(ctx context.Context, tenant string, hosts ...string) (OneTimeCode, error) {
+	return fetchAnswer[OneTimeCode](ctx, c, http.MethodPost, "clients/code", url.Values{"tenant": {tenant}, "host": hosts})
 }

@@ -27,7 +27,7 @@
 //	POST /operator/v1/console                                  -> ConsoleLogin
 //	GET /operator/v1/clients                                   -> []HostedClient, latest first | 409
 //	POST /operator/v1/clients/revoke?id=                       -> {} | 409
-//	POST /operator/v1/clients/code?tenant=                     -> OneTimeCode | 409
+//	POST /operator/v1/clients/code?tenant=&host=&host=         -> OneTimeCode | 409
 //
 // A filter is one of operatorapi as JSON. Other answers have the body {"error": "..."}.
 //

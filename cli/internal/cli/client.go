@@ -31,7 +31,9 @@ CLIENT is one of
 Without one, connect prints the lines of the most common clients.
 
 For ` + joinWithOr(hostedNames()) + `, which run elsewhere, connect prints what to
-enter there, and a one-time code for the page on which you log in.
+enter there, and a one-time code for the page on which you log in. The code
+works for this client only. For another one, CLIENT is the host to which it
+leads your browser back, or localhost for a program on your device.
 
 With CLIENT, connect shows the change of its configuration file. It writes the
 change once you confirm, or at once with --write. It keeps the rest of the file,

@@ -20,12 +20,17 @@ type hostedClient struct {
 	name, title string
 	// place is the place in the client where the user enters the URL.
 	place string
+	// hosts are the hosts to which the client leads the browser back.
+	hosts []string
 }
 
-// hostedClients are the clients that connect knows.
+// hostedClients are the clients that connect knows. claude.ai will move to claude.com.
 var hostedClients = []hostedClient{
-	{"claude-ai", "claude.ai", "Settings, Connectors, Add custom connector"},
-	{"chatgpt", "ChatGPT", "Settings, Apps & Connectors, Advanced settings: Developer mode, then Create"},
+	{"claude-ai", "claude.ai", "Settings, Connectors, Add custom connector", []string{"claude.ai", "claude.com"}},
+	{
+		"chatgpt", "ChatGPT", "Settings, Apps & Connectors, Advanced settings: Developer mode, then Create",
+		[]string{"chatgpt.com"},
+	},
 }
 
 func hostedNames() []string {
@@ -38,7 +43,9 @@ func findHosted(name string) (hostedClient, bool) {
 			return h, true
 		}
 	}
-	return hostedClient{}, false
+	// No other client has a name like a host.
+	isHost := name == "localhost" || strings.Contains(name, ".")
+	return hostedClient{name, "the client at " + safetext.OneLine(name), "its list of MCP servers", []string{name}}, isHost
 }
 
 // hostedOutput is the JSON output of connect for a hosted client. Without an identity provider, Code signs in once as
@@ -71,7 +78,7 @@ func (o connectOptions) showHosted(ctx context.Context, e *Env, h hostedClient) 
 		if out.Tenant, err = chooseTenant(ctx, op, o.tenant); err != nil {
 			return err
 		}
-		made, err := op.NewOneTimeCode(ctx, out.Tenant)
+		made, err := op.NewOneTimeCode(ctx, out.Tenant, h.hosts...)
 		if err != nil {
 			return err
 		}
@@ -86,10 +93,10 @@ func (o connectOptions) showHosted(ctx context.Context, e *Env, h hostedClient) 
 			fmt.Fprintf(e.Stdout, "Then log in at %s as a login of a tenant.\n", safetext.OneLine(out.Issuer))
 			return
 		}
-		fmt.Fprintf(e.Stdout, "%s opens a page of this CodeForge. Enter this code there, within ten minutes:\n", h.title)
+		fmt.Fprintf(e.Stdout, "Then a page of this CodeForge opens. Enter this code there, within ten minutes:\n")
 		fmt.Fprintf(e.Stdout, "  %s\n", safetext.OneLine(out.Code))
-		fmt.Fprintf(e.Stdout, "The page shows who asks for access as the tenant %s. Approve, if it is %s.\n",
-			safetext.OneLine(out.Tenant), h.title)
+		fmt.Fprintf(e.Stdout, "It works for %s only. The page shows who asks for access as the tenant %s: approve, if it "+
+			"is this client.\n", joinWithOr(convert.Each(h.hosts, safetext.OneLine)), safetext.OneLine(out.Tenant))
 	})
 }
 

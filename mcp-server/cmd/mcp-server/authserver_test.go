@@ -28,10 +28,10 @@ import (
 
 const twoTenants = `{"tenants": {"ann": {"apis": ["stripe"]}, "bob": {"tokens": ["the-token-of-the-tenant-bob"], "apis": ["other"]}}}`
 
-// newCode returns a one-time code for the tenant ann.
+// newCode returns a one-time code for the tenant ann, and for programs on the user's device.
 func newCode(t *testing.T, p *program) string {
 	t.Helper()
-	made, err := operatorapi.Client{HTTP: p.onSocket()}.NewOneTimeCode(t.Context(), "ann")
+	made, err := operatorapi.Client{HTTP: p.onSocket()}.NewOneTimeCode(t.Context(), "ann", "localhost")
 	testkit.Must(t, err)
 	return made.Code
 }

@@ -323,6 +323,46 @@ var attacks = []attack{
 		}
 		return f.signIn(t, b, f.query(id), code) != nil
 	}},
+	{"a stolen refresh token, used before its client gives it back", "", func(t *testing.T, f *forge) bool {
+		id := f.registerAt(t, callback)
+		p := f.exchange(t, id, f.code(t, id))
+		stolen := f.renew(t, id, p.Refresh)
+		if !f.isValid(t, stolen.Access) {
+			t.Fatal("the token cannot be renewed")
+		}
+		f.send(t, f.browser(t), http.MethodPost, "/oauth/revoke", form, url.Values{"token": {p.Refresh}, "client_id": {id}}.Encode())
+		return f.isValid(t, stolen.Access) || f.renew(t, id, stolen.Refresh).Access != ""
+	}},
+	{"a one-time code typed at another client with the same name", "client-bound", func(t *testing.T, f *forge) bool {
+		code := mustCode(t, f)
+		for _, other := range []string{
+			evil, "https://client.example.com.evil.test/", "https://client.example.com:8443/callback", "http://localhost/callback",
+			"https://example.com/callback", "https://x.client.example.com/callback",
+		} {
+			id := f.register(t, map[string]any{"client_name": "Claude", "redirect_uris": []string{other}})
+			b := f.browser(t)
+			v := f.open(t, b, f.query(id, "redirect_uri", other))
+			v.Set("secret", code)
+			status, page, _ := f.post(t, b, "/oauth/login", v)
+			if status == http.StatusOK {
+				return true
+			}
+			if !strings.Contains(page, "for another client") {
+				t.Fatalf("%s: %d %s", other, status, page)
+			}
+		}
+		// Its own client still gets it.
+		if f.signIn(t, f.browser(t), f.query(f.registerAt(t, callback)), code) == nil {
+			t.Fatal("the code does not work any more")
+		}
+		return false
+	}},
+	{"a one-time code for every host", "", func(t *testing.T, f *forge) bool {
+		return slices.ContainsFunc([][]string{nil, {}, {""}, {"client.example.com", "*"}, {"a b"}}, func(hosts []string) bool {
+			_, err := f.NewOneTimeCode(t.Context(), "ann", hosts)
+			return err == nil
+		})
+	}},
 	{"a one-time code after ten minutes", "", func(t *testing.T, f *forge) bool {
 		id, code := f.registerAt(t, callback), mustCode(t, f)
 		f.wait(oneTimeTime + time.Second)

@@ -6,9 +6,10 @@
 // code or a token is stolen.
 //
 // Contract: only a person with a token of a tenant, or with a one-time code from the operator's socket, makes a login.
-// The login belongs to this tenant, to one client and to one redirect URI. Codes work once and for a minute, and only
-// with the verifier of their request. All codes and tokens are random, and the database has only their SHA-256, so
-// there is no signing key. A second use of a code or of a refresh token ends its login. The pages need no script.
+// The login belongs to this tenant, to one client and to one redirect URI. A one-time code works only for clients that
+// lead back to hosts that the operator named for it. Codes for clients work once and for a minute, and only with the
+// verifier of their request. All codes and tokens are random, and the database has only their SHA-256, so there is no
+// signing key. A second use of such a code or of a refresh token ends its login. The pages need no script.
 package authserver
 
 import (
@@ -17,6 +18,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -171,13 +174,18 @@ func (s *Server) Verify(ctx context.Context, token string) (Access, error) {
 	return a, nil
 }
 
-// NewOneTimeCode returns a code with which a person signs in once as a tenant, within ten minutes.
-func (s *Server) NewOneTimeCode(ctx context.Context, tenant string) (code string, err error) {
+// NewOneTimeCode returns a code with which a person signs in once as a tenant, within ten minutes. The code works for
+// clients that lead back to one of these hosts. The host localhost stands for each program on the person's device.
+func (s *Server) NewOneTimeCode(ctx context.Context, tenant string, hosts []string) (code string, err error) {
 	if !s.cfg.HasTenant(tenant, "") {
 		return "", errors.New("there is no such tenant")
 	}
+	isBad := func(host string) bool { return !isHostname(host) }
+	if len(hosts) == 0 || len(hosts) > maxRedirects || slices.ContainsFunc(hosts, isBad) {
+		return "", errors.New("want the hosts of one client")
+	}
 	code = newOneTimeCode()
-	return code, s.store.addOneTimeCode(ctx, code, tenant)
+	return code, s.store.addOneTimeCode(ctx, code, tenant, strings.ToLower(strings.Join(hosts, " ")))
 }
 
 // ListLogins returns the logins of clients, the latest first.

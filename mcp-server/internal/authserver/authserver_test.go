@@ -295,8 +295,7 @@ func (f *forge) isValid(t *testing.T, token string) bool {
 func TestLogin(t *testing.T) {
 	f := newForge(t)
 	id := f.registerAt(t, callback)
-	code, err := f.NewOneTimeCode(t.Context(), "ann")
-	testkit.Must(t, err)
+	code := mustCode(t, f)
 	for _, secret := range []string{annToken, code, strings.ToLower(strings.ReplaceAll(mustCode(t, f), "-", " "))} {
 		b := f.browser(t)
 		to := f.approve(t, b, f.signIn(t, b, f.query(id), secret))
@@ -348,7 +347,7 @@ func TestLogin(t *testing.T) {
 
 func mustCode(t *testing.T, f *forge) string {
 	t.Helper()
-	code, err := f.NewOneTimeCode(t.Context(), "ann")
+	code, err := f.NewOneTimeCode(t.Context(), "ann", []string{"Client.example.com"})
 	testkit.Must(t, err)
 	return code
 }
@@ -375,7 +374,7 @@ func TestUnowned(t *testing.T) {
 	id, b := f.registerAt(t, callback), f.browser(t)
 	byToken := f.exchange(t, id, f.code(t, id))
 	byCode := f.exchange(t, id, f.approve(t, b, f.signIn(t, b, f.query(id), mustCode(t, f))).Query().Get("code"))
-	testkit.Must(t, f.store.addOneTimeCode(t.Context(), "AAAA-AAAA-AAAA", "bob"))
+	testkit.Must(t, f.store.addOneTimeCode(t.Context(), "AAAA-AAAA-AAAA", "bob", "client.example.com"))
 	unused := mustCode(t, f)
 	f.change(t, &f.removed)
 	if f.isValid(t, byToken.Access) || !f.isValid(t, byCode.Access) || f.signIn(t, b, f.query(id), unused) == nil {

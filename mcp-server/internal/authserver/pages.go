@@ -173,6 +173,18 @@ func hostOf(redirect string) string {
 	return u.Host
 }
 
+// destinationOf returns the host of a redirect URI as a one-time code names it: localhost for each loopback host.
+func destinationOf(redirect string) string {
+	u, err := url.Parse(redirect)
+	switch {
+	case err != nil:
+		return ""
+	case isLoopback(u):
+		return "localhost"
+	}
+	return strings.ToLower(u.Host)
+}
+
 // readOwnForm returns the fields of a form that a page of this server has sent. It answers other requests, and returns
 // false for them.
 func (s *Server) readOwnForm(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
@@ -208,11 +220,18 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		s.askWho(w, r, http.StatusTooManyRequests, p, c, v.Get("query"), "Too many attempts. Wait a minute.")
 		return
 	}
-	p.tenant, p.proof, err = s.identifyTenant(r, v.Get("secret"))
-	if errors.Is(err, errUnknown) {
-		s.logLogin(slog.LevelWarn, "refused to sign in with an unknown token or code", slog.String("address", addressOf(r)))
-		s.askWho(w, r, http.StatusForbidden, p, c, v.Get("query"),
-			"This is neither the token of a tenant nor a valid code. A code works once, for ten minutes.")
+	p.tenant, p.proof, err = s.identifyTenant(r, v.Get("secret"), destinationOf(p.redirect))
+	problem := ""
+	switch {
+	case errors.Is(err, errUnknown):
+		problem = "This is neither the token of a tenant nor a valid code. A code works once, for ten minutes."
+	case errors.Is(err, errOtherClient):
+		problem = "This code is for another client, at another host. If you did not just add this client, close this page."
+	}
+	if problem != "" {
+		s.logLogin(slog.LevelWarn, "refused to sign in", slog.String("address", addressOf(r)), slog.String("error",
+			err.Error()), slog.String("host", hostOf(p.redirect)))
+		s.askWho(w, r, http.StatusForbidden, p, c, v.Get("query"), problem)
 		return
 	}
 	id := newSecret()
@@ -229,8 +248,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// identifyTenant returns the tenant of a token or of a one-time code.
-func (s *Server) identifyTenant(r *http.Request, secret string) (tenant, proof string, err error) {
+// identifyTenant returns the tenant of a token, or of a one-time code for clients that lead back to this host.
+func (s *Server) identifyTenant(r *http.Request, secret, host string) (tenant, proof string, err error) {
 	secret = strings.TrimSpace(secret)
 	if tenant, proof = s.cfg.FindTenant(secret); tenant != "" {
 		return tenant, proof, nil
@@ -239,7 +258,7 @@ func (s *Server) identifyTenant(r *http.Request, secret string) (tenant, proof s
 	if code == "" {
 		return "", "", errUnknown
 	}
-	tenant, err = s.store.useOneTimeCode(r.Context(), code)
+	tenant, err = s.store.useOneTimeCode(r.Context(), code, host)
 	if err == nil && !s.cfg.HasTenant(tenant, "") {
 		err = errUnknown
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 var (
 	// errUnknown means that a secret is unknown, used or expired, or belongs to another client.
 	errUnknown = errors.New("unknown, used or expired")
+	// errOtherClient means that a one-time code is for clients at other hosts.
+	errOtherClient = errors.New("the code is for another client")
 	// errReused means that a refresh token had been replaced already. Its login has ended.
 	errReused = errors.New("a refresh token was used twice")
 	// ErrNoClient means that no login has the ID.
@@ -105,11 +108,11 @@ func (s store) findClient(ctx context.Context, id string) (c client, at time.Tim
 	return c, time.UnixMicro(began), json.Unmarshal([]byte(redirects), &c.Redirects)
 }
 
-// addOneTimeCode adds a code of a tenant.
-func (s store) addOneTimeCode(ctx context.Context, code, tenant string) error {
+// addOneTimeCode adds a code of a tenant. hosts has the results of destinationOf that the code is for, with spaces.
+func (s store) addOneTimeCode(ctx context.Context, code, tenant, hosts string) error {
 	return s.db.Transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO login_code (hash, tenant, until) VALUES ($1, $2, $3)`,
-			hashSecret(code), tenant, s.fromNow(oneTimeTime))
+		_, err := tx.ExecContext(ctx, `INSERT INTO login_code (hash, tenant, until, hosts) VALUES ($1, $2, $3, $4)`,
+			hashSecret(code), tenant, s.fromNow(oneTimeTime), hosts)
 		if err == nil {
 			err = s.keepLatest(ctx, tx, "login_code", "hash", "until", tenant, maxCodes)
 		}
@@ -117,12 +120,19 @@ func (s store) addOneTimeCode(ctx context.Context, code, tenant string) error {
 	})
 }
 
-// useOneTimeCode removes a code and returns its tenant. The error is errUnknown if there is no such code.
-func (s store) useOneTimeCode(ctx context.Context, code string) (tenant string, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT tenant FROM login_code WHERE hash = $1 AND until > $2`, hashSecret(code),
-		s.fromNow(0)).Scan(&tenant)
+// useOneTimeCode removes a code and returns its tenant. The error is errUnknown if there is no such code. It is
+// errOtherClient, and the code stays, if the code is not for clients that lead back to this host.
+func (s store) useOneTimeCode(ctx context.Context, code, host string) (tenant string, err error) {
+	var hosts string
+	err = s.db.QueryRowContext(ctx, `SELECT tenant, hosts FROM login_code WHERE hash = $1 AND until > $2`,
+		hashSecret(code), s.fromNow(0)).Scan(&tenant, &hosts)
 	if err != nil {
 		return "", replaceNoRows(err)
+	}
+	// The client chooses its name. So a person could take another client for the one that the code is for.
+	//defence:client-bound
+	if !slices.Contains(strings.Fields(hosts), host) {
+		return "", errOtherClient
 	}
 	//defence:client-once instead nil
 	err = s.removeOneTimeCode(ctx, code)
@@ -303,10 +313,12 @@ func (s store) endLoginOfCode(ctx context.Context, code string) (bool, error) {
 	return s.removeRows(ctx, `DELETE FROM login WHERE code = $1`, hashSecret(code))
 }
 
-// endLoginOfToken ends the login of a token, if the token is the client's.
+// endLoginOfToken ends the login of a token, if the token is the client's. A replaced refresh token counts too: the
+// client may not have the answer with the next one, or a thief may have it.
 func (s store) endLoginOfToken(ctx context.Context, token, clientID string) error {
-	_, err := s.removeRows(ctx, `DELETE FROM login WHERE client = $2 AND (refresh = $1
-		OR id IN (SELECT login FROM login_access WHERE hash = $1))`, hashSecret(token), keepPrintable(clientID))
+	_, err := s.removeRows(ctx, `DELETE FROM login WHERE client = $2 AND (family = $3
+		OR id IN (SELECT login FROM login_access WHERE hash = $1))`, hashSecret(token), keepPrintable(clientID),
+		hashSecret(familyOf(token)))
 	return err
 }
 

@@ -108,14 +108,17 @@ CREATE TABLE run_file (number INTEGER REFERENCES run ON DELETE CASCADE, name TEX
 `, Postgres: `
 CREATE TABLE run_file (number BIGINT REFERENCES run ON DELETE CASCADE, name TEXT, type TEXT NOT NULL,
 	size BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (number, name));
-`}, {Postgres: loginTables}}
+`}, {Postgres: loginTables}, {Postgres: codeHosts}}
 
 // LoginName is the name of the SQLite file of the logins. It is a separate file, because a damaged or disabled history
 // must not end logins.
 const LoginName = "logins.db"
 
 // LoginMigrations are the Migrations of the file LoginName.
-var LoginMigrations = []Migration{{SQLite: loginTables}}
+var LoginMigrations = []Migration{{SQLite: loginTables}, {SQLite: codeHosts}}
+
+// codeHosts adds the hosts of the clients that a one-time code is for.
+const codeHosts = `ALTER TABLE login_code ADD COLUMN hosts TEXT NOT NULL DEFAULT ''`
 
 // loginTables have the state of package authserver. A hash is the SHA-256 of a secret in hexadecimal digits. A request
 // with a cookie waits for a decision; without one, its hash is that of a code for the client. Times are as above.

@@ -107,7 +107,8 @@ func (rt pathRouter) addLogins(logins *authserver.Server) {
 		return struct{}{}, logins.RevokeLogin(r.Context(), r.FormValue("id"))
 	})
 	add("POST clients/code", func(r *http.Request) (any, error) {
-		code, err := logins.NewOneTimeCode(r.Context(), r.FormValue("tenant"))
+		tenant := r.FormValue("tenant") // it also parses the form
+		code, err := logins.NewOneTimeCode(r.Context(), tenant, r.Form["host"])
 		return operatorapi.OneTimeCode{Code: code}, err
 	})
 }
