@@ -43,6 +43,7 @@ func (l *loadState) checkAcrossAPIs() {
 	l.warnEqualValues()
 	l.warnUnknownServers()
 	l.warnSharedVariables()
+	l.warnTwoRegistries()
 }
 
 // rejectDuplicateTokens resolves token names that two APIs declare. The name belongs to the API that had it before this
@@ -302,5 +303,24 @@ func (l *loadState) warnEqualValues() {
 		}
 		l.addWarning(c.api, "credentials."+c.Name, "the same credential as "+other,
 			"one token name per credential: a response cannot tell which of them it shows")
+	}
+}
+
+// warnTwoRegistries warns about a package that two MCP servers take from different registries. It is installed once.
+func (l *loadState) warnTwoRegistries() {
+	first := map[string]*API{}
+	for _, a := range l.listAPIs() {
+		if a.Server == nil || a.Server.Package == "" || a.Server.Registry == "" {
+			continue
+		}
+		other := first[a.Server.Package]
+		if other == nil {
+			first[a.Server.Package] = a
+			continue
+		}
+		if strings.TrimRight(other.Server.Registry, "/") != strings.TrimRight(a.Server.Registry, "/") {
+			l.addWarning(a, "mcp.registry", "another registry for "+a.Server.Package+" than in apis/"+other.Name+
+				": CodeForge installs a package once, from the registry of the server that needs it first", "one registry for both")
+		}
 	}
 }

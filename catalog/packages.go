@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog/strictjson"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
+	"github.com/codeforge-mcp/codeforge/internal/pypiname"
 )
 
 // PackagesFile is the file in apis/ with the packages that code may import.
@@ -50,15 +50,11 @@ func SplitPin(pin string) (name, version string) {
 // and the difference between "-", "_" and "." (PEP 503).
 func PackageName(pin string) string {
 	name, _ := SplitPin(pin)
-	if strings.HasPrefix(name, "pypi:") {
-		name, _, _ = strings.Cut(name, "[")
-		name = strings.ToLower(nameSeparators.ReplaceAllString(name, "-"))
+	if project, isPyPI := strings.CutPrefix(name, "pypi:"); isPyPI {
+		return "pypi:" + pypiname.FoldName(project)
 	}
 	return name
 }
-
-// nameSeparators match characters that PyPI reads as one hyphen.
-var nameSeparators = regexp.MustCompile(`[-_.]+`)
 
 // ParsePackages reads the text of PackagesFile, and reports every mistake. After an error the result is empty.
 func ParsePackages(data []byte) (Packages, Problems) {

@@ -141,7 +141,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	if name, is := strings.CutPrefix(path, IndexPath); is {
-		r.serveIndex(w, strings.TrimSuffix(name, "/"))
+		r.serveIndex(w, q, strings.TrimSuffix(name, "/"))
 		return
 	}
 	versions, ok := r.packages[path]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/internal/pypiname"
 	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
@@ -52,17 +54,19 @@ const (
 	wheelPath = "wheels/"
 )
 
-// normalName returns the name by which an index lists a package (PEP 503).
-func normalName(name string) string {
-	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
-}
-
-// serveIndex answers with the index's page of a package: its wheels.
-func (r *Registry) serveIndex(w http.ResponseWriter, name string) {
+// serveIndex answers with the index's page of a package: its wheels, as JSON (PEP 691) if the client accepts it.
+func (r *Registry) serveIndex(w http.ResponseWriter, q *http.Request, name string) {
+	const jsonType = "application/vnd.pypi.simple.v1+json"
+	type listed struct {
+		Filename string            `json:"filename"`
+		URL      string            `json:"url"`
+		Hashes   map[string]string `json:"hashes"`
+	}
 	var links []string
+	list := []listed{}
 	for file, path := range r.files {
 		wheel, is := strings.CutPrefix(file, wheelPath)
-		if of, _, _ := strings.Cut(wheel, "-"); !is || normalName(of) != name {
+		if of, _, _ := strings.Cut(wheel, "-"); !is || pypiname.FoldName(of) != name {
 			continue
 		}
 		data, err := os.ReadFile(path)
@@ -73,11 +77,18 @@ func (r *Registry) serveIndex(w http.ResponseWriter, name string) {
 		if r.Broken.Load() {
 			data = append(data, 0)
 		}
-		sum := sha256.Sum256(data)
-		links = append(links, fmt.Sprintf("<a href=\"/%s#sha256=%s\">%s</a>\n", file, hex.EncodeToString(sum[:]), wheel))
+		digest := sha256.Sum256(data)
+		sum := hex.EncodeToString(digest[:])
+		links = append(links, fmt.Sprintf("<a href=\"/%s#sha256=%s\">%s</a>\n", file, sum, wheel))
+		list = append(list, listed{wheel, "/" + file, map[string]string{"sha256": sum}})
 	}
 	if links == nil {
 		http.Error(w, "Not found", http.StatusNotFound)
+		return
+	}
+	if strings.Contains(q.Header.Get("Accept"), jsonType) {
+		w.Header().Set("Content-Type", jsonType)
+		_ = json.NewEncoder(w).Encode(map[string]any{"meta": map[string]string{"api-version": "1.0"}, "name": name, "files": list})
 		return
 	}
 	slices.Sort(links)

@@ -166,11 +166,15 @@ func TestCodeWheels(t *testing.T) {
 	}
 }
 
-// writeHostileWheel adds a wheel to the index. Each of its files prints a line, except that of the package itself.
+// writeHostileWheel adds a wheel to the index. Each of its files prints a line, except that of the package itself. A
+// second wheel, broken, cannot be installed.
 func writeHostileWheel(t *testing.T) {
 	t.Helper()
 	root, err := world.Root()
 	testkit.Must(t, err)
+	broken := filepath.Join(registry.Dir(root), "broken-1.0-py3-none-any.whl")
+	testkit.Must(t, os.WriteFile(broken, []byte("no archive"), 0o600))
+	t.Cleanup(func() { _ = os.Remove(broken) })
 	path := filepath.Join(registry.Dir(root), "hostile-1.0-py3-none-any.whl")
 	f, err := os.Create(path) //nolint:gosec // of the tests
 	testkit.Must(t, err)
@@ -197,6 +201,34 @@ func writeHostileWheel(t *testing.T) {
 	testkit.Must(t, errors.Join(w.Close(), f.Close()))
 }
 
+// pinByCommand pins the wheels of writeHostileWheel with codeforge package, and removes the one that cannot be installed.
+func pinByCommand(t *testing.T, w *world.World) {
+	t.Helper()
+	for _, step := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"add", "pypi:Hostile"}, 0, "Pinned pypi:Hostile@1.0.\nCode can import the packages of the list now.\n"},
+		{[]string{"add", "pypi:absent"}, 1, "the package index has no absent"},
+		{[]string{"add", "pypi:broken"}, 1, "the packages could not be installed"},
+		{[]string{"list"}, 0, "warning: the packages could not be installed"},
+		{[]string{"rm", "pypi:broken"}, 0, "Removed pypi:broken.\nCode can import the packages of the list now.\n"},
+		{[]string{"list"}, 0, "pypi:Hostile@1.0                         installed\n"},
+	} {
+		c, err := w.Command(append([]string{"package"}, step.args...)...)
+		testkit.Must(t, err)
+		c.Env = map[string]string{
+			"PIP_INDEX_URL": "https://" + upstream.Registry + "/" + registry.IndexPath, "SSL_CERT_FILE": filepath.Join(w.Dir, "ca.pem"),
+		}
+		out, code, err := world.Tool(t.Context(), c)
+		hasWarned := strings.Contains(out, "warning:")
+		if err != nil || code != step.code || !strings.Contains(out, step.want) || hasWarned != strings.HasPrefix(step.want, "warning:") {
+			t.Errorf("package %q: %d %v\n%s", step.args, code, err, out)
+		}
+	}
+}
+
 // TestHostileWheel: of a pinned package runs only what code imports. Its files replace no module of Python, and no skill.
 // Promise: first-installed-package
 func TestHostileWheel(t *testing.T) {
@@ -204,7 +236,11 @@ func TestHostileWheel(t *testing.T) {
 	for name, user := range users() {
 		t.Run(name, func(t *testing.T) {
 			w := world.Start(t, world.Config{Registry: true, User: user})
-			pinWheels(t, w, "hostile", "pypi:hostile@1.0")
+			if w.Mode == world.Docker { // the host does not know the index's name
+				pinWheels(t, w, "hostile", "pypi:hostile@1.0")
+			} else {
+				pinByCommand(t, w)
+			}
 			for _, code := range []string{
 				"import json, asyncio, ssl, warnings, base64, urllib.request\nprint(json.dumps([1]))",
 				"import asyncio, json\nawait asyncio.sleep(0)\nprint(json.dumps([1]))",

@@ -184,7 +184,8 @@ func (o *packageOptions) list(ctx context.Context, e *Env) error {
 	out := convert.Each(p.Pins, func(pin string) listedPackage {
 		return listedPackage{pin, slices.Contains(state.Installed, pin)}
 	})
-	if state.Problem != "" {
+	// After a change of the file, the problem may be that of the earlier list.
+	if state.Problem != "" && slices.Equal(state.Wanted, p.Pins) {
 		fmt.Fprintf(e.Stderr, "warning: the packages could not be installed: %s\n", safetext.OneLine(state.Problem))
 	}
 	const empty = "No package is pinned: codeforge package add npm:NAME or pypi:NAME pins one."

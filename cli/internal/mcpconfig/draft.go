@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
+	"github.com/codeforge-mcp/codeforge/internal/pypiname"
 )
 
 // Draft is a server as an API.
@@ -179,9 +180,9 @@ func (d *Drafter) pinPyPI(ctx context.Context, out *Draft, how startCommand) {
 		version = newest
 		out.addNote("pypi:" + how.pkg + " is pinned to " + version + ", today's version")
 	}
-	s, name := out.Entry.Server, normalName(how.pkg)
+	s, name := out.Entry.Server, pypiname.FoldName(how.pkg)
 	s.Package, s.Constraints = "pypi:"+how.pkg+"@"+version, how.constraints
-	if how.bin != "" && normalName(how.bin) != name {
+	if how.bin != "" && pypiname.FoldName(how.bin) != name {
 		s.Package += "/" + how.bin
 	}
 	if known, ok := knownConstraints[name]; ok && len(s.Constraints) == 0 &&

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/codeforge-mcp/codeforge/internal/pypiname"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
@@ -169,7 +170,7 @@ func (x Index) ListPackage(ctx context.Context, pkg string) (hosts []string, new
 	pkg, _, _ = strings.Cut(pkg, "[")
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	base, err := url.Parse(strings.TrimRight(x.URL, "/") + "/" + normalName(pkg) + "/")
+	base, err := url.Parse(strings.TrimRight(x.URL, "/") + "/" + pypiname.FoldName(pkg) + "/")
 	if err != nil {
 		return nil, "", errors.New("the package index is not an address")
 	}
@@ -214,12 +215,6 @@ func (x Index) ListPackage(ctx context.Context, pkg string) (hosts []string, new
 		}
 	}
 	return hosts, newest, nil
-}
-
-// normalName returns the name by which an index lists a package (PEP 503), without extras: "a-b" for "A_b[c]".
-func normalName(name string) string {
-	name, _, _ = strings.Cut(name, "[")
-	return strings.ToLower(regexp.MustCompile(`[-_.]+`).ReplaceAllString(name, "-"))
 }
 
 // compareVersions compares versions that match release by their numbers. Every preview is older than every other

@@ -20,6 +20,7 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/safetext",
 	"github.com/codeforge-mcp/codeforge/internal/proc", "github.com/codeforge-mcp/codeforge/internal/privilege",
 	"github.com/codeforge-mcp/codeforge/internal/python",     // looks for it
+	"github.com/codeforge-mcp/codeforge/internal/pypiname",   // of lock files
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile", // of generations
 	"github.com/codeforge-mcp/codeforge/internal/rpc",        // the endpoint's answers
 	"github.com/codeforge-mcp/codeforge/internal/countdown",  // of runs

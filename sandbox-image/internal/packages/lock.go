@@ -9,11 +9,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/pypiname"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
@@ -80,9 +80,6 @@ func isSubset(part, whole string) bool {
 	})
 }
 
-// separators match characters that PyPI reads as one hyphen in the name of a package (PEP 503).
-var separators = regexp.MustCompile(`[-_.]+`)
-
 // checkFiles returns an error if the draft's lock file has no checksum of a version, or a file of a version that
 // earlier installations of this version lack. It covers dependencies too. Another list of packages, other constraints
 // and another version of Python have another lock file.
@@ -100,6 +97,10 @@ func (s *Store) checkFiles(pkg, draft string) error {
 	if err != nil {
 		return err
 	}
+	sum := "SHA-512"
+	if sandboxapi.IsPyPI(pkg) {
+		sum = "SHA-256"
+	}
 	names := slices.Sorted(maps.Keys(pins))
 	for word := range strings.SplitSeq(pkg, " ") {
 		isOwn := func(pin string) bool { return strings.HasPrefix(pin, nameOnPyPI(word)+"==") }
@@ -112,7 +113,7 @@ func (s *Store) checkFiles(pkg, draft string) error {
 		isNew := func(file string) bool { return !slices.Contains(known[pin], file) }
 		//defence:package-checksums
 		if len(files) == 0 {
-			return fmt.Errorf("the registry has no SHA-512 checksum of %s, so other bytes could pass for it later", pin)
+			return fmt.Errorf("the registry has no %s checksum of %s, so other bytes could pass for it later", sum, pin)
 		}
 		//defence:package-files
 		if known[pin] != nil && slices.ContainsFunc(files, isNew) {
@@ -126,8 +127,7 @@ func (s *Store) checkFiles(pkg, draft string) error {
 // nameOnPyPI returns the name by which a lock file lists a package of PyPI.
 func nameOnPyPI(pkg string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(pkg, "pypi:"), "@")
-	name, _, _ = strings.Cut(name, "[")
-	return strings.ToLower(separators.ReplaceAllString(name, "-"))
+	return pypiname.FoldName(name)
 }
 
 // knownFiles returns the result of readPins for all lock files together.

@@ -233,6 +233,9 @@ func TestKnownFiles(t *testing.T) {
 	if err := seal(s, "pypi:unnamed@1.0", first); err == nil || !strings.Contains(err.Error(), "does not name unnamed") {
 		t.Errorf("a lock file without the package: %v", err)
 	}
+	if err := seal(s, "pypi:h@1.0", "h==1.0\n"); err == nil || !strings.Contains(err.Error(), "no SHA-256 checksum of h==1.0,") {
+		t.Errorf("a lock file without a checksum: %v", err)
+	}
 }
 
 // TestKnownTarballs: a version of npm that was installed once has no other bytes in another list of packages, as a server,
