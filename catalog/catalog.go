@@ -125,10 +125,11 @@ const (
 	SurfaceQuery              // "query:name", or "query" for any parameter
 	SurfacePath               // "path": one whole path segment
 	SurfaceBody               // "body:field", or "body" for anywhere in the body
+	SurfaceCookie             // "cookie:name": the value of this cookie
 )
 
-// Surface is one entry of a credential's "in". Field is the name of the header, parameter or body field. An empty Field
-// means any.
+// Surface is one entry of a credential's "in". Field is the name of the header, parameter, body field or cookie. An
+// empty Field means any. A cookie always has a name.
 type Surface struct {
 	Kind  SurfaceKind
 	Field string

@@ -25,6 +25,8 @@ func (s Surface) String() string {
 		kind = "path"
 	case SurfaceBody:
 		kind = "body"
+	case SurfaceCookie:
+		kind = "cookie"
 	default:
 		return "none"
 	}
@@ -54,6 +56,12 @@ func ParseSurface(s string) (Surface, error) {
 		return Surface{Kind: SurfaceQuery, Field: field}, nil
 	case "body":
 		return Surface{Kind: SurfaceBody, Field: field}, nil
+	case "cookie":
+		// Any cookie would include those that a server publishes, such as a nickname.
+		if !isToken(field) {
+			return Surface{}, errors.New("not the name of a cookie")
+		}
+		return Surface{Kind: SurfaceCookie, Field: field}, nil
 	case "path":
 		if named {
 			return Surface{}, errors.New("\"path\" with a name")

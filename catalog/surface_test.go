@@ -13,6 +13,7 @@ func TestParseSurface(t *testing.T) {
 		"header:PRIVATE-TOKEN": "header:Private-Token", "header:X-Goog-Api-Key": "header:X-Goog-Api-Key",
 		"query": "query", "query:key": "query:key", "query:filter[key]": "query:filter[key]", "query:a:b": "query:a:b",
 		"path": "path", "body": "body", "body:client_secret": "body:client_secret", "body:größe": "body:größe",
+		"cookie:session": "cookie:session", "cookie:connect.sid": "cookie:connect.sid", "cookie:__Host-id": "cookie:__Host-id",
 	}
 	for in, want := range must {
 		s, err := catalog.ParseSurface(in)
@@ -24,7 +25,7 @@ func TestParseSurface(t *testing.T) {
 		}
 	}
 	mustNot := []string{
-		"", " ", "Header", "HEADER:X-Key", "headers", "header ", " header", "header:", "query:", "body:", "path:", "path:0", "none", "cookie", "cookie:session", "url", "*", "any",
+		"", " ", "Header", "HEADER:X-Key", "headers", "header ", " header", "header:", "query:", "body:", "path:", "path:0", "none", "cookie", "cookie:", "cookie:a b", "cookie:a;b", "cookie:a,b", "cookie:a[b]", "cookies:a", "url", "*", "any",
 		"header:X Key", "header:X-Key:", "header:X-Key\r\nEvil", "header:Ünicode", "header:X\x00", "query:a b", "query:a&b", "query:a=b", "query:a\nb", "query:\x7f", "body:a\"b", "body:\ufffd",
 		"query:" + strings.Repeat("x", 129), "header,query", "header;query:key",
 		"header:Cookie", "header:COOKIE", "header:Host", "header:referer", "header:Origin", "header:User-Agent", "header:X-Forwarded-For", "header:x-forwarded-anything", "header:Forwarded",

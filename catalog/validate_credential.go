@@ -165,6 +165,9 @@ func (v *configValidator) parseSurfaces(raw rawCredential) []Surface {
 
 func wantSurface(text string) string {
 	kind, field, named := strings.Cut(text, ":")
+	if kind == "cookie" || kind == "header" && strings.EqualFold(field, "Cookie") {
+		return `"cookie:NAME" with the name of the cookie, e.g. "cookie:session"`
+	}
 	if kind == "header" && IsSinkHeader(field) {
 		return `"header", or the API's own header, e.g. "header:X-Api-Key"`
 	}
@@ -172,5 +175,5 @@ func wantSurface(text string) string {
 	if near != "" && near != kind && !named {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
-	return `"header", "header:Name", "query:name", "path" or "body:field"`
+	return `"header", "header:Name", "query:name", "path", "body:field" or "cookie:name"`
 }

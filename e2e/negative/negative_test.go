@@ -91,7 +91,7 @@ func groups() []group {
 			{defence: "one-reading", attacks: []string{
 				"JSON: a comment around the declared key", "JSON: a key without quotes", "JSON: the declared key twice", "JSON: the declared key again, after 600 KiB",
 				"JSON without a type, which is a form to some", "form that is JSON to those who look at no type", "form: the declared field twice",
-				"the declared parameter twice", "Authorization: single quotes", "Authorization twice", "path: dot segments, escaped twice",
+				"the declared parameter twice", "Authorization: single quotes", "Authorization twice", "cookies: quotes around the declared one", "path: dot segments, escaped twice",
 			}},
 			{defence: "range", attacks: []string{"slices by Range", "slices by Request-Range"}},
 			{defence: "last-body", attacks: []string{"DELETE with a body that a server takes for the next request", "the credential in the body of a request inside a DELETE"}},

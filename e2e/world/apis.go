@@ -72,7 +72,7 @@ func Standard(c map[string]*canary.Canary, private, ca string) []API {
 				"HTTPBIN_BODY":     in(c["HTTPBIN_BODY"], "body:client_secret"),
 				"HTTPBIN_ANYBODY":  in(c["HTTPBIN_ANYBODY"], "body"),
 				"HTTPBIN_PATH":     in(c["HTTPBIN_PATH"], "path"),
-				"HTTPBIN_NAMED":    in(c["HTTPBIN_NAMED"], "header:X-Api-Key"),
+				"HTTPBIN_NAMED":    in(c["HTTPBIN_NAMED"], "header:X-Api-Key", "cookie:session"),
 			},
 		})},
 		{Name: "other", Config: own(map[string]any{

@@ -55,7 +55,7 @@ func New(a proxyapi.API, path string) (Probe, error) {
 	return p, nil
 }
 
-// addToken puts the first token name where it may be swapped harmlessly: into a header or the query.
+// addToken puts the first token name where it may be swapped harmlessly: into a header, a cookie or the query.
 func (p *Probe) addToken(tokens []proxyapi.Token) {
 	for _, t := range tokens {
 		for _, in := range t.In {
@@ -66,6 +66,9 @@ func (p *Probe) addToken(tokens []proxyapi.Token) {
 				return
 			case kind == "header":
 				p.Token, p.Header, p.Value = t.Name, field, t.Name
+				return
+			case kind == "cookie":
+				p.Token, p.Header, p.Value = t.Name, "Cookie", field+"="+t.Name
 				return
 			case kind == "query" && field != "":
 				sep := "?"

@@ -94,7 +94,7 @@ names get the new NAME: GITHUB_WORK_AUTH_TOKEN in github-work.`,
 	flags.StringSliceVar(&o.domains, "domain", nil, "a host `NAME` of the API, or *.suffix; repeatable")
 	flags.StringSliceVar(&o.tokens, "token", nil, "the token `NAME` that code writes, e.g. STRIPE_AUTH_TOKEN; repeatable")
 	flags.StringSliceVar(&o.surfaces, "in", nil, "a `SURFACE` where the token may appear: header, header:Name, "+
-		"query:name, path, body:field; repeatable (default: header)")
+		"query:name, path, body:field, cookie:name; repeatable (default: header)")
 	flags.StringSliceVar(&o.restrict, "restrict", nil, "a `METHOD` to refuse; repeatable")
 	flags.StringVar(&o.reference, "reference", "", "`URL` of the API's documentation")
 	flags.StringVar(&o.description, "description", "", "one `LINE` that describes the API")

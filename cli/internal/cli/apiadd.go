@@ -173,7 +173,7 @@ func tokensOf(s string) (string, error) {
 func surfacesOf(s string) (string, error) {
 	for _, surface := range splitList(s) {
 		if _, err := catalog.ParseSurface(surface); err != nil {
-			return "", fmt.Errorf("%q: %w; want e.g. header, header:X-Api-Key or query:key", surface, err)
+			return "", fmt.Errorf("%q: %w; want e.g. header, header:X-Api-Key, query:key or cookie:session", surface, err)
 		}
 	}
 	return s, nil

@@ -71,6 +71,18 @@ func QueryWay(name, parameter string) AuthWay {
 	return w
 }
 
+// CookieWay returns a credential in a cookie.
+func CookieWay(name, cookie string) AuthWay {
+	w := AuthWay{Name: name, Rank: 4}
+	s, err := catalog.ParseSurface("cookie:" + cookie)
+	if err != nil {
+		w.Why = "it is sent in a cookie with a name that cannot be in config.json"
+		return w
+	}
+	w.Parts = []WayPart{{s.String(), "%s", "the cookie's value", "SESSION_KEY"}}
+	return w
+}
+
 // BasicWay returns a user name and a password.
 func BasicWay(name string) AuthWay {
 	const value = `Basic ${btoa("%s:%s")}`

@@ -143,7 +143,7 @@ func TestAuth(t *testing.T) {
 		{`{"k":{"type":"apiKey","in":"header","name":"x-k1"},"j":{"type":"apiKey","in":"header","name":"x-k2"}}`, `[{"k":[],"j":[]}]`, "", "T_API_KEY header:X-K1 T_API_KEY T_API_KEY_2 header:X-K2 T_API_KEY_2"},
 		{`{"p":{"type":"http","scheme":"basic"},"b":{"type":"http","scheme":"bearer"}}`, `[{"p":[]},{"b":[]}]`, "", "T_AUTH_TOKEN header:Authorization Bearer T_AUTH_TOKEN"},
 		{`{"p":{"type":"http","scheme":"basic"},"k":{"type":"apiKey","in":"query","name":"key"}}`, `[{"p":[]}]`, "k", "T_API_KEY query:key T_API_KEY"},
-		{`{"c":{"type":"apiKey","in":"cookie","name":"s"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is sent in a cookie, where CodeForge puts no credential; want --scheme none, to import without a credential"},
+		{`{"c":{"type":"apiKey","in":"cookie","name":"s"}}`, `[{"c":[]}]`, "", "T_SESSION_KEY cookie:s T_SESSION_KEY"},
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is a client certificate (mutual TLS); want --scheme none, to import without a credential"},
 		{`{"c":{"type":"apiKey","in":"header","name":"User-Agent"}}`, `[{"c":[]}]`, "c", "error: --scheme c: it is sent in the header User-Agent: User-Agent, a header that servers log, store or pass on; want another scheme, or none"},
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "none", ""},

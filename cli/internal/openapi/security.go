@@ -201,7 +201,7 @@ func (im *docImporter) apiKey(name string, s *jsonread.Node) document.AuthWay {
 	case "query":
 		return document.QueryWay(name, s.TextOf("name"))
 	case "cookie":
-		return document.UnusableWay(name, "it is sent in a cookie, where CodeForge puts no credential")
+		return document.CookieWay(name, s.TextOf("name"))
 	}
 	return document.UnusableWay(name, "the document does not say where it is sent")
 }

@@ -73,6 +73,19 @@ func TestHeader(t *testing.T) {
 	}
 }
 
+// TestCookieHeader: two tokens in cookies are one header.
+func TestCookieHeader(t *testing.T) {
+	d := read(t, `{"format":1,"server":"https://api.shop.test","auth":[{"token":"A_TOKEN","place":"cookie:a","value":"A_TOKEN"}`+
+		`,{"token":"B_TOKEN","place":"cookie:b","value":"B_TOKEN"}],"operations":0,"types":0}`+"\n")
+	tokens := []string{"A_TOKEN", "B_TOKEN"}
+	if got := d.HostAndTokens(tokens); !strings.HasSuffix(got, "  Cookie: a=A_TOKEN  Cookie: b=B_TOKEN") {
+		t.Error(got)
+	}
+	if got := d.tokenPlaces(tokens); len(got) != 1 || got[0].Header != "Cookie" || got[0].Value != "a=A_TOKEN; b=B_TOKEN" {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestMiss(t *testing.T) {
 	d := read(t, shop)
 	for asked, want := range map[string]string{

@@ -91,6 +91,13 @@ func (d *Document) tokenPlaces(tokens []string) []runner.Auth {
 			r.Header = name
 		case kind == "query":
 			r.Query = name
+		case kind == "cookie":
+			r = runner.Auth{Header: "Cookie", Value: name + "=" + a.Value}
+			isCookie := func(other runner.Auth) bool { return other.Header == r.Header }
+			if i := slices.IndexFunc(out, isCookie); i >= 0 { // all cookies are in one header
+				out[i].Value += "; " + r.Value
+				continue
+			}
 		default:
 			continue
 		}

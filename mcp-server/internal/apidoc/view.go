@@ -141,7 +141,11 @@ func (d *Document) HostAndTokens(tokens []string) string {
 			if !named {
 				where = a.Place
 			}
-			if how := "  " + where + ": " + a.Value; !strings.HasSuffix(line, how) { // both halves of Basic have the same text
+			how := "  " + where + ": " + a.Value
+			if strings.HasPrefix(a.Place, "cookie:") {
+				how = "  Cookie: " + where + "=" + a.Value
+			}
+			if !strings.HasSuffix(line, how) { // both halves of Basic have the same text
 				line += how
 			}
 		}

@@ -33,5 +33,8 @@ var (
 	errTwice      = &Ambiguity{"A header that has a token name occurs twice."}
 	errParameters = &Ambiguity{"The parameters of Authorization are not key=value or key=\"value\", " +
 		"separated by commas, each key once."}
-	errBasic = &Ambiguity{"The user and password of Basic contain another colon, or control characters."}
+	errCookies = &Ambiguity{"The Cookie header is not name=value, separated by semicolons, each name once, without " +
+		"quotes, commas and spaces in the values."}
+	errCookieValue = &Ambiguity{"The credential has characters that cannot be in a cookie."}
+	errBasic       = &Ambiguity{"The user and password of Basic contain another colon, or control characters."}
 )

@@ -19,16 +19,15 @@ func (x *requestRewrite) swapHeaders() error {
 		names = slices.Insert(slices.Delete(names, i, i+1), 0, "Authorization")
 	}
 	for _, name := range names {
-		values := x.req.Header[name]
+		values, rewrite := x.req.Header[name], x.swapHeader
+		// Servers log, store or hand on the value of a sink header.
+		//defence:sink-headers
+		if catalog.IsSinkHeader(name) {
+			rewrite = x.swapSinkHeader
+		}
 		for i, v := range values {
-			// Servers log, store or hand on the value of a sink header.
-			//defence:sink-headers
-			if catalog.IsSinkHeader(name) {
-				x.reportNames(v, CodeSink, requestSpot{kind: catalog.SurfaceHeader, field: name})
-				continue
-			}
 			before := x.report.countSwaps()
-			text, err := x.swapHeader(name, v)
+			text, err := rewrite(name, v)
 			if err == nil && x.report.countSwaps() > before && x.isRepeated(name) {
 				err = errTwice
 			}

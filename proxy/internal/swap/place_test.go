@@ -25,12 +25,15 @@ func TestPlaces(t *testing.T) {
 		"path":       "path",
 		"body":       "body other",
 		"body:key":   "body key",
+		"cookie:key": "cookie key",
 	} {
 		c := []catalog.Credential{credential("API_KEY", v, surface)}
-		for _, place := range []string{"header Key", "header X-Other", "query key", "query other", "path", "body key", "body other"} {
+		for _, place := range []string{"header Key", "header X-Other", "query key", "query other", "path", "body key", "body other", "cookie key", "cookie other"} {
 			kind, field, _ := strings.Cut(place, " ")
 			url, body, header := "https://h/a", "", []string{"Content-Type", "application/x-www-form-urlencoded"}
 			switch kind {
+			case "cookie":
+				header = append(header, "Cookie", field+"=API_KEY")
 			case "header":
 				header = append(header, field, "API_KEY")
 			case "query":
@@ -44,7 +47,7 @@ func TestPlaces(t *testing.T) {
 			if _, err := New(c).SwapRequest(req, Options{Allowed: c}); err != nil {
 				t.Fatal(err)
 			}
-			text := req.URL.String() + " " + req.Header.Get("Key") + " " + req.Header.Get("X-Other")
+			text := req.URL.String() + " " + req.Header.Get("Key") + " " + req.Header.Get("X-Other") + " " + req.Header.Get("Cookie")
 			if req.Body != nil {
 				data, err := io.ReadAll(req.Body)
 				if err != nil {

@@ -76,10 +76,10 @@ const (
 	CodeOther      = "other_api"    // the credential belongs to an API that this exchange may not use
 )
 
-// Swap is a replaced token name and its place ("header:Authorization", "query:key", "path", "body").
+// Swap is a replaced token name and its place ("header:Authorization", "query:key", "path", "body", "cookie:session").
 type Swap struct{ Name, In string }
 
-// SeenName is a token name that was not replaced, its place ("header", "query", "path", "body") and the code.
+// SeenName is a token name that was not replaced, its place ("header", "query", "path", "body", "cookie") and the code.
 type SeenName struct{ Name, Where, Code string }
 
 // Report lists the swapped and the seen names of a request. It is complete once the body has been read. A nil Report is
@@ -412,6 +412,8 @@ func (at requestSpot) hintName() string {
 		return "query"
 	case catalog.SurfacePath:
 		return "path"
+	case catalog.SurfaceCookie:
+		return "cookie"
 	}
 	return "body"
 }

@@ -24,6 +24,7 @@ func credential(name, value string, surfaces ...string) catalog.Credential {
 		kind, field, _ := strings.Cut(s, ":")
 		c.Surfaces = append(c.Surfaces, catalog.Surface{Kind: map[string]catalog.SurfaceKind{
 			"header": catalog.SurfaceHeader, "query": catalog.SurfaceQuery, "path": catalog.SurfacePath, "body": catalog.SurfaceBody,
+			"cookie": catalog.SurfaceCookie,
 		}[kind], Field: field})
 	}
 	return c
@@ -80,7 +81,7 @@ func TestHeader(t *testing.T) {
 		{"X-Note", "my good API_KEY here", "my good API_KEY here", CodeInside},
 		{"X-Note", "k=API_KEY", "k=API_KEY", CodeInside},
 		{"X-Api-Key", "OTHER_KEY", "OTHER_KEY", CodeOther},
-		{"Cookie", "API_KEY", "API_KEY", CodeSink}, {"Cookie", "k=API_KEY; x=y", "k=API_KEY; x=y", CodeSink},
+		{"Cookie", "API_KEY", "API_KEY", CodeSink}, {"Cookie", "k=API_KEY; x=y", "k=API_KEY; x=y", CodeUndeclared},
 		{"Referer", "API_KEY", "API_KEY", CodeSink}, {"Origin", "API_KEY", "API_KEY", CodeSink}, {"User-Agent", "API_KEY", "API_KEY", CodeSink},
 		{"X-Forwarded-For", "API_KEY", "API_KEY", CodeSink}, {"Forwarded", "API_KEY", "API_KEY", CodeSink}, {"Via", "API_KEY", "API_KEY", CodeSink},
 		{"From", "API_KEY", "API_KEY", CodeSink}, {"Link", "API_KEY", "API_KEY", CodeSink}, {"X-Amz-Meta-Key", "API_KEY", "API_KEY", CodeSink},

@@ -45,6 +45,23 @@ await show(fetch("https://httpbin.test/anything?t=TRIAL", auth("HTTPBIN_QUERY"))
 // judge: unswapped("HTTPBIN_NAMED", true)
 await show(fetch("https://httpbin.test/anything?t=TRIAL", auth("HTTPBIN_NAMED")));
 
+// name: name in another cookie than declared
+// judge: unswapped("HTTPBIN_NAMED", true)
+await show(fetch("https://httpbin.test/anything?t=TRIAL", { headers: { Cookie: "note=HTTPBIN_NAMED" } }));
+
+// name: name of a header credential in a cookie
+// judge: unswapped("HTTPBIN_TOKEN", true)
+await show(fetch("https://httpbin.test/anything?t=TRIAL", { headers: { Cookie: "a=b; session=HTTPBIN_TOKEN" } }));
+
+// name: name within a cookie's value
+// judge: unswapped("HTTPBIN_NAMED", true)
+await show(fetch("https://httpbin.test/anything?t=TRIAL", { headers: { Cookie: "session=s:HTTPBIN_NAMED" } }));
+
+// name: control: name in the declared cookie
+// expected: swapped
+// judge: swapped("HTTPBIN_NAMED")
+await show(fetch("https://httpbin.test/anything?t=TRIAL", { headers: { Cookie: "a=b; session=HTTPBIN_NAMED" } }));
+
 // name: name of a header credential in the path
 // judge: unswapped("HTTPBIN_TOKEN", true)
 await show(fetch("https://httpbin.test/anything/HTTPBIN_TOKEN?t=TRIAL"));

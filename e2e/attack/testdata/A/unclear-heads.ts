@@ -22,6 +22,10 @@ await raw(
 //   Authorization: a star parameter         | /anything                           | Authorization: X token*=HTTPBIN_TOKEN\r\n
 //   Authorization twice                     | /anything                           | Authorization: Bearer HTTPBIN_TOKEN\r\nAuthorization: X comment=\r\n
 //   a header twice, with an underscore      | /anything                           | X-Api-Key: HTTPBIN_NAMED\r\nX_Api_Key: x\r\n
+//   cookies: quotes around the declared one | /anything                           | Cookie: note=\"a; session=HTTPBIN_NAMED; b=\"\r\n
+//   cookies: the declared one twice         | /anything                           | Cookie: session=HTTPBIN_NAMED; SESSION=x\r\n
+//   cookies: a version                      | /anything                           | Cookie: $Version=1; session=HTTPBIN_NAMED\r\n
+//   cookies: two headers                    | /anything                           | Cookie: session=HTTPBIN_NAMED\r\nCookie: a=b\r\n
 //   query: a charset that some decode it in | /anything/HTTPBIN_PATH              | Content-Type: text/plain; charset=cp037\r\n
 //   path: dot segments                      | /anything/HTTPBIN_PATH/../x         |
 //   path: dot segments, escaped twice       | /anything/HTTPBIN_PATH/%252e%252e/x |
