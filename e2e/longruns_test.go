@@ -15,7 +15,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
-// longRun is the variable with the seconds of TestLongRuns' runs. From 60 on, CodeForge has its default settings.
+// longRun is the variable with the seconds of TestLongRuns' runs. From 60 on, CodeForge has its default settings, so at
+// most 290: TIMEOUT_MAX is 300.
 const longRun = "CODEFORGE_LONG_RUN"
 
 // TestLongRuns: the official SDK, which gives up after 60 s, starts a run that takes longer than its call. A new client
