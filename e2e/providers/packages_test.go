@@ -242,6 +242,10 @@ func TestPinnedPackages(t *testing.T) {
 			t.Errorf("%s: %s %s", code, r.Out, r.Notes)
 		}
 	}
+	r := w.MustExecute(t, `await import("npm:" + "stripe@17").catch(() => {}); console.log(typeof (await import("npm:" + "zod")).z);`)
+	if r.Out != "object\n" {
+		t.Errorf("an import after that of another version: %s %s", r.Out, r.Notes)
+	}
 	defer tool("Removed npm:twilio.\nCode can import the packages of the list now.\n", "rm", "npm:twilio")
 	if now := registry(); now != fetched || fetched == 0 {
 		t.Errorf("the registry got %d requests by the installation, and %d by runs", fetched, now-fetched)

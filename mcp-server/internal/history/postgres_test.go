@@ -73,7 +73,7 @@ func awaitRun(t *testing.T, s *Store, id, state string) (d operatorapi.Detail) {
 }
 
 // TestReplicas: a follower at another replica sees a run within 200 ms of its start, and its end; a search there finds
-// it by words; removing it removes it everywhere.
+// it by words, and gives its files; removing it removes it everywhere.
 // Promise: shared-runs
 func TestReplicas(t *testing.T) {
 	p := testkit.NewPostgres(t)
@@ -120,6 +120,7 @@ func TestReplicas(t *testing.T) {
 		}
 		delays = append(delays, time.Since(began))
 		r.RecordOutput("printed\x00 it", "")
+		r.AddFile("report.csv", []byte("a,"+id))
 		r.RecordEnd(RunEnd{})
 	}
 	// Half of the runs must be seen in time: a busy machine delays single ones. The poll alone would take 2 s.
@@ -131,6 +132,9 @@ func TestReplicas(t *testing.T) {
 	d := awaitRun(t, all[2], "seen7", operatorapi.Failed)
 	if !d.Kept || !strings.Contains(d.Output.Head[0].Text, "printed") {
 		t.Errorf("%+v", d)
+	}
+	if f, err := all[2].ReadRunFile(t.Context(), "seen7", "report.csv", nil); err != nil || string(f.Data) != "a,seen7" || len(d.Files) != 1 {
+		t.Errorf("its file: %q of %v, %v", f.Data, d.Files, err)
 	}
 	for _, words := range []string{"walrus-num", "example.com/v1", "seen7 printed"} {
 		if found, err := all[1].ListRuns(t.Context(), operatorapi.RunFilter{Grep: words}, ""); err != nil || len(found.Runs) == 0 {

@@ -141,7 +141,7 @@ func (s *Store) SealPackage(pkg, registry, folder string) error {
 	case sandboxapi.IsPyPI(pkg):
 		err = os.WriteFile(filepath.Join(draft, pythonName), []byte(s.python), 0o444)
 	default:
-		err = addSpellings(filepath.Join(draft, npmLock), pkg)
+		err = errors.Join(dropListings(draft), addSpellings(filepath.Join(draft, npmLock), pkg))
 	}
 	if err == nil {
 		err = atomicfile.SyncDir(draft)

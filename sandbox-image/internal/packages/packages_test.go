@@ -48,6 +48,27 @@ func open(t *testing.T) (*Store, string) {
 	return s, dir
 }
 
+// TestDropListings: no list of versions is sealed, but a file of the same name in a package is.
+func TestDropListings(t *testing.T) {
+	s, dir := open(t)
+	folder := installed(t, `{"version":"5","specifiers":{},"npm":{"name@1.2.3":{"integrity":"sha512-1"},"@s/n@1.0.0_name@1.2.3":{"integrity":"sha512-2"}}}`)
+	kept := map[string]bool{
+		"name/registry.json": false, "name/1.2.3/registry.json": true, "name/1.2.3/a/registry.json": true, "name/1.2.3_1/registry.json": true,
+		"@s/n/registry.json": false, "@s/n/1.0.0/registry.json": true,
+	}
+	for name := range kept {
+		path := filepath.Join(folder, "npm", "packages.example.com", name)
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("{}"), 0o600)))
+	}
+	must(t, s.SealPackage(pkg, registry, folder))
+	for name, want := range kept {
+		_, err := os.Stat(filepath.Join(dir, sandboxapi.PackageKey(pkg), "npm", "packages.example.com", name))
+		if (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestSeal: of a package everything that Deno needs is copied, and nothing of it can be written.
 // Promise: first-installed-package
 func TestSeal(t *testing.T) {
