@@ -131,42 +131,51 @@ var echo = &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message"
 const packagedCall = `const t = performance.now(); await mcp.packaged.echo({ message: "x" }); console.log(performance.now() - t);`
 
 // packages measures the first call of a package that does not run, against the SDK starting it on the same Deno. It needs
-// the registry that npm names.
-func packages(ctx context.Context, cfg Config, col *bench.Collector) error {
+// findRegistry returns npm's registry, and the settings with which CodeForge installs packages from it.
+func findRegistry(ctx context.Context) (registry string, settings []string, err error) {
 	out, err := exec.CommandContext(ctx, "npm", "config", "get", "registry").Output()
 	if err != nil {
-		return errors.New("npm does not tell its registry")
+		return "", nil, errors.New("npm does not tell its registry")
 	}
-	registry, err := url.Parse(strings.TrimSpace(string(out)))
-	if err != nil || registry.Hostname() == "" {
-		return errors.New("npm's registry is no address")
+	at, err := url.Parse(strings.TrimSpace(string(out)))
+	if err != nil || at.Hostname() == "" {
+		return "", nil, errors.New("npm's registry is no address")
 	}
 	var private []string // the registry is the operator's word, wherever it is
-	addresses, err := net.DefaultResolver.LookupIP(ctx, "ip4", registry.Hostname())
+	addresses, err := net.DefaultResolver.LookupIP(ctx, "ip4", at.Hostname())
 	if err != nil {
-		return errors.New("npm's registry is not found")
+		return "", nil, errors.New("npm's registry is not found")
 	}
 	for _, a := range addresses {
 		private = append(private, a.String()+"/32")
+	}
+	settings = []string{
+		"PACKAGE_REGISTRY=" + at.String(), "PACKAGE_REGISTRY_PRIVATE=" + strings.Join(private, ","),
+	}
+	for _, name := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} { // the system's trust
+		if value := os.Getenv(name); value != "" {
+			settings = append(settings, name+"="+value)
+		}
+	}
+	return at.String(), settings, nil
+}
+
+// the registry that npm names.
+func packages(ctx context.Context, cfg Config, col *bench.Collector) error {
+	registry, settings, err := findRegistry(ctx)
+	if err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "codeforge-bench-deno-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	env := append(os.Environ(), "DENO_DIR="+filepath.Join(dir, "deno"), "NPM_CONFIG_REGISTRY="+registry.String(), "DENO_NO_UPDATE_CHECK=1")
+	env := append(os.Environ(), "DENO_DIR="+filepath.Join(dir, "deno"), "NPM_CONFIG_REGISTRY="+registry, "DENO_NO_UPDATE_CHECK=1")
 	fetch := exec.CommandContext(ctx, cfg.Deno, "cache", "--no-config", "--no-lock", "npm:"+packaged) //nolint:gosec // ours
 	fetch.Env, fetch.Dir = env, dir
 	if err := fetch.Run(); err != nil {
 		return errors.New("npm's registry does not give the package")
-	}
-	settings := []string{
-		"PACKAGE_REGISTRY=" + registry.String(), "PACKAGE_REGISTRY_PRIVATE=" + strings.Join(private, ","),
-	}
-	for _, name := range []string{"SSL_CERT_FILE", "SSL_CERT_DIR"} { // the system's trust
-		if value := os.Getenv(name); value != "" {
-			settings = append(settings, name+"="+value)
-		}
 	}
 	s, err := embedded(ctx, cfg, cfg.deno(), 2, map[string]string{
 		"packaged": `{"description": "benchmark", "mcp": {"package": "npm:` + packaged + `", "state": "run"}}`,

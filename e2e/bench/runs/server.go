@@ -92,7 +92,7 @@ type server struct {
 }
 
 // embedded starts `codeforge up` with 8 slots and this many warm interpreters of a language, in a new directory. apis are config.json
-// files by name.
+// files by name, and other files of the folder by their whole name.
 func embedded(ctx context.Context, cfg Config, l language, warm int, apis map[string]string, env ...string) (_ *server, err error) {
 	dir, err := os.MkdirTemp("", "codeforge-bench-")
 	if err != nil {
@@ -110,6 +110,12 @@ func embedded(ctx context.Context, cfg Config, l language, warm int, apis map[st
 	}
 	for name, text := range apis {
 		api := filepath.Join(folder, name)
+		if filepath.Ext(name) == ".json" {
+			if err := os.WriteFile(api, []byte(text), 0o600); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err := errors.Join(os.Mkdir(api, 0o700), os.WriteFile(filepath.Join(api, "config.json"), []byte(text), 0o600)); err != nil {
 			return nil, err
 		}

@@ -130,6 +130,11 @@ func runsPart(ctx context.Context, o options) (bench.Report, error) {
 	if err != nil {
 		return report, err
 	}
+	pinned, err := runs.Pinned(ctx, runsConfig(o))
+	if err != nil {
+		pinned.Notes = append(pinned.Notes, "the rows of pinned packages are left out: "+err.Error())
+	}
+	report.Merge(pinned)
 	call, err := measureInArena(ctx, "call", runsConfig(o))
 	if err != nil {
 		call.Notes = append(call.Notes, "the row of one call is left out: "+err.Error())
