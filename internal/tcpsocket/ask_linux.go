@@ -2,7 +2,6 @@ package tcpsocket
 
 import (
 	"encoding/binary"
-	"errors"
 	"net/netip"
 
 	"github.com/vishvananda/netlink/nl"
@@ -40,16 +39,13 @@ func (q question) Serialize() []byte {
 
 // ask asks the kernel for the socket with these addresses (sock_diag(7)). If there is none, the kernel returns the
 // socket that listens on local.
-func ask(local, remote netip.AddrPort) (entry, error) {
+func ask(local, remote netip.AddrPort) (e entry, ok bool) {
 	// netlink.SocketGet would make the kernel search its whole table (NLM_F_DUMP).
 	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, 0)
 	req.AddData(question{local, remote})
 	messages, err := req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
-	if err != nil {
-		return entry{}, err
-	}
-	if len(messages) != 1 || len(messages[0]) < answerSize {
-		return entry{}, errors.New("the kernel's description of a socket has an unknown form")
+	if err != nil || len(messages) != 1 || len(messages[0]) < answerSize {
+		return entry{}, false
 	}
 	b := messages[0]
 	size := 16
@@ -63,5 +59,5 @@ func ask(local, remote netip.AddrPort) (entry, error) {
 	return entry{
 		Socket: Socket{int(binary.NativeEndian.Uint32(b[64:])), binary.NativeEndian.Uint32(b[68:])},
 		local:  at(8, 4), remote: at(24, 6), state: b[1],
-	}, nil
+	}, true
 }

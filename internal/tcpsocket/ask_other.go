@@ -2,9 +2,6 @@
 
 package tcpsocket
 
-import (
-	"errors"
-	"net/netip"
-)
+import "net/netip"
 
-func ask(netip.AddrPort, netip.AddrPort) (entry, error) { return entry{}, errors.ErrUnsupported }
+func ask(netip.AddrPort, netip.AddrPort) (entry, bool) { return entry{}, false }

@@ -78,7 +78,7 @@ func find(
 	local, remote netip.AddrPort, match func(e entry, local, remote netip.AddrPort) bool,
 ) (Socket, error) {
 	// The kernel finds the socket in a hash table. In /proc, it would write all sockets of the machine.
-	if e, err := ask(local, remote); err == nil && e.Inode != 0 && match(e, local, remote) {
+	if e, ok := ask(local, remote); ok && e.Inode != 0 && match(e, local, remote) {
 		return e.Socket, nil
 	}
 	// sock_diag(7) may be missing in the kernel, or a security module may refuse it. It then reports ENOENT, as for a

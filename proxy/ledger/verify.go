@@ -352,7 +352,7 @@ func eachInDay(src Source, name string, q Query, on func(Record) error) error {
 		if err != nil || text == nil {
 			return err
 		}
-		if bytes.HasPrefix(text, []byte(checkpointPrefix)) || q.Run != "" && !bytes.Contains(text, []byte(q.Run)) {
+		if bytes.HasPrefix(text, []byte(checkpointPrefix)) || !bytes.Contains(text, []byte(q.Run)) {
 			continue
 		}
 		r, err := parseRecord(text)

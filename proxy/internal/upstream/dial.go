@@ -155,10 +155,7 @@ func (p *Pool) CheckTarget(ctx context.Context, w Want, u *url.URL) error {
 	if err != nil {
 		return err
 	}
-	all, err := p.conf.Resolve(ctx, u.Hostname())
-	if err != nil {
-		return nil //nolint:nilerr // the proxy may resolve it
-	}
+	all, _ := p.conf.Resolve(ctx, u.Hostname()) // if this fails, the proxy may resolve it
 	for _, a := range all {
 		//defence:proxied-address
 		if err := guard.CheckPort(netip.AddrPortFrom(a, uint16(port))); err != nil {
