@@ -16,6 +16,7 @@ func TestSay(t *testing.T) {
 		{"{a|b", "{a|b", "{a|b", nil},
 		{"x} {a|b}", "x} a", "x} b", nil},
 		{"%NAME {a %NAME|b %NAME}", "{x|y} a {x|y}", "{x|y} b {x|y}", []string{"%NAME", "{x|y}"}},
+		{"%B", "b", "b", []string{"%A", "a", "%B", "b"}},
 	} {
 		if got := NewText(r.template, r.values...); got.Model != r.model || got.Person != r.person {
 			t.Errorf("%q: got %+v", r.template, got)

@@ -152,6 +152,15 @@ func TestVerify(t *testing.T) {
 	if runs != 9 {
 		t.Errorf("%d records of three runs, want 9", runs)
 	}
+	days, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(days[0], []byte("no record\n"), 0o600))
+	testkit.Must(t, EachRecord(Dir(dir), Query{}, func(r Record) error {
+		if r.At.IsZero() {
+			t.Errorf("a line that is no record is given as %+v", r)
+		}
+		return nil
+	}))
 }
 
 // TestDamage: each change of a ledger is found, and told with where it is.

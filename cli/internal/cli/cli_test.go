@@ -464,3 +464,22 @@ func TestBrowserArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestAllowedMethods: a refused method is not allowed, and no bound means all.
+func TestAllowedMethods(t *testing.T) {
+	for _, row := range []struct {
+		methods catalog.Methods
+		want    string
+	}{
+		{catalog.Methods{}, ""},
+		{catalog.Methods{Allowed: []string{"GET", "POST"}}, "GET POST"},
+		{catalog.Methods{Allowed: []string{"GET", "POST"}, Restricted: []string{"POST"}}, "GET"},
+		{catalog.Methods{Restricted: []string{"DELETE", "PATCH", "POST", "PUT", "QUERY"}}, "GET HEAD OPTIONS"},
+	} {
+		got := allowedMethods(row.methods)
+		slices.Sort(got)
+		if strings.Join(got, " ") != row.want || (got == nil) != (row.want == "") {
+			t.Errorf("%+v: %v", row.methods, got)
+		}
+	}
+}

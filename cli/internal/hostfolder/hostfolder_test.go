@@ -155,7 +155,7 @@ func TestParse(t *testing.T) {
 		`{"folders": {"a": {"path": "/x", "wirte": true}}}`:       "write",
 		`{"folders": {"a": {"path": "/x"}, "a": {"path": "/y"}}}`: "same key",
 	} {
-		if list, problems := Parse([]byte(text)); list != nil || !strings.Contains(problems.String(), want) {
+		if list, problems := Parse([]byte(text)); list != nil || len(problems) != 1 || !strings.Contains(problems.String(), want) {
 			t.Errorf("%s: %v, want %s", text, problems, want)
 		}
 	}

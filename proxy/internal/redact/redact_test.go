@@ -117,8 +117,8 @@ func TestBodies(t *testing.T) {
 		req := request(t, "https://h/", "not gzip!", "Content-Encoding", "gzip")
 		req.ContentLength = length
 		r.RedactRequest(req, framing.None)
-		if _, err := io.ReadAll(req.Body); !errors.Is(err, coding.ErrBroken) {
-			t.Errorf("got %v", err)
+		if _, err := io.ReadAll(req.Body); !errors.Is(err, coding.ErrBroken) || req.ContentLength != -1 {
+			t.Errorf("got %v, length %d", err, req.ContentLength)
 		}
 	}
 }

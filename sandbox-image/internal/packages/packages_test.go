@@ -263,7 +263,7 @@ func TestKnownFiles(t *testing.T) {
 // or as a dependency. A version without a SHA-512 is not installed, because its later bytes could not be compared.
 // Promise: first-installed-package
 func TestKnownTarballs(t *testing.T) {
-	s, _ := open(t)
+	s, dir := open(t)
 	lock := func(entries string) string { return `{"version":"5","specifiers":{},"npm":{` + entries + `}}` }
 	must(t, s.SealPackage("npm:a@1.0.0 npm:b@1.0.0", registry, installed(t, lock(
 		`"a@1.0.0":{"integrity":"sha512-a"},"b@1.0.0":{"integrity":"sha512-b"},"@s/c_d@2.0.0_a@1.0.0":{"integrity":"sha512-c"}`))))
@@ -281,6 +281,11 @@ func TestKnownTarballs(t *testing.T) {
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", set, err, row.want)
 		}
+	}
+	must(t, os.WriteFile(filepath.Join(dir, locksDir, "0.lock"), []byte("{"), 0o600))
+	if err := s.SealPackage("npm:h@1.0.0", registry, installed(t, lock(`"h@1.0.0":{"integrity":"sha512-h"}`))); err == nil ||
+		!strings.Contains(err.Error(), "0.lock") {
+		t.Errorf("beside a lock file that cannot be read: %v", err)
 	}
 }
 
