@@ -62,7 +62,7 @@ func TestReferenceIsComplete(t *testing.T) {
 			t.Errorf("the reference has the surface %q: %v", surface, err)
 		}
 	}
-	if len(got["Surfaces"]) != 7 {
+	if len(got["Surfaces"]) != 8 {
 		t.Errorf("surfaces in the reference: %v", got["Surfaces"])
 	}
 	for _, name := range settings.ListNames() {
