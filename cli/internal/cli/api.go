@@ -103,9 +103,13 @@ names get the new NAME: GITHUB_WORK_AUTH_TOKEN in github-work.`,
 	flags.BoolVar(&o.askWrites, "ask-writes", false, "wait for codeforge approve, unless a request only reads")
 	flags.StringVar(&o.example, "example", "", "use the example of the API of this `NAME`")
 	c.MarkFlagsMutuallyExclusive("ask-writes", "read-only", "restrict")
-	c.MarkFlagsMutuallyExclusive("ask-writes", "example")
 	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are not an operation of the document")
 	o.documentFlags(c)
+	// An example has what these flags say.
+	for _, name := range []string{"domain", "token", "in", "restrict", "reference", "description", "scheme", "read-only",
+		"ask-writes", "only-operations", "openapi", "graphql", "google"} {
+		c.MarkFlagsMutuallyExclusive("example", name)
+	}
 	return c
 }
 

@@ -40,9 +40,6 @@ func (o *apiOptions) addAPI(ctx context.Context, e *Env, name string) error {
 			return usageError("%s goes with --openapi, --graphql or --google", flagName)
 		}
 	}
-	if o.example != "" && !o.hasNoDescription() {
-		return usageError("--example goes without the flags that describe an API")
-	}
 	if o.hasNoDescription() {
 		text, tokens, err := apidir.ReadExample(o.apis, cmp.Or(o.example, name))
 		if err != nil {

@@ -139,7 +139,7 @@ func findRegistry(ctx context.Context) (registry string, settings []string, err 
 	}
 	at, err := url.Parse(strings.TrimSpace(string(out)))
 	if err != nil || at.Hostname() == "" {
-		return "", nil, errors.New("npm's registry is no address")
+		return "", nil, errors.New("npm's registry is not a URL")
 	}
 	var private []string // the registry is the operator's word, wherever it is
 	addresses, err := net.DefaultResolver.LookupIP(ctx, "ip4", at.Hostname())
