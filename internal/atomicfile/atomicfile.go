@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // Write replaces or creates the file at path. After Write returns nil, the content survives a loss of power. Until the
@@ -49,7 +50,7 @@ func SyncDir(dir string) error {
 		return err
 	}
 	defer f.Close()
-	if err := f.Sync(); err != nil && !errors.Is(err, fs.ErrInvalid) { // some file systems cannot either
+	if err := f.Sync(); !errors.Is(err, syscall.EINVAL) { // some file systems cannot either
 		return err
 	}
 	return nil

@@ -1,6 +1,9 @@
 package atomicfile
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -33,8 +36,28 @@ func TestWrite(t *testing.T) {
 	if err := Write(filepath.Join(dir, "none", "x"), []byte("x"), 0o600); err == nil {
 		t.Error("a folder that is not there was written to")
 	}
+	full := errors.New("full")
+	if err := Fill(path, 0o600, func(io.Writer) error { return full }); !errors.Is(err, full) {
+		t.Errorf("content that could not be written: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v", info, err)
+	}
 	list, err := os.ReadDir(dir)
 	if err != nil || len(list) != 2 {
 		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestSyncDir: a folder must exist. A file system that cannot flush folders, like proc(5), is not an error.
+func TestSyncDir(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		testkit.SkipBecause(t, "needs /proc")
+	}
+	if err := SyncDir(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing folder: %v", err)
+	}
+	if err := SyncDir("/proc"); err != nil {
+		t.Errorf("a folder that cannot be flushed: %v", err)
 	}
 }
