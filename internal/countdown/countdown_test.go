@@ -27,8 +27,9 @@ func TestPause(t *testing.T) {
 		}, 21 * time.Second},
 		"at once": {func(c *Countdown) {
 			c.Pause()
+			time.Sleep(time.Second)
 			c.Pause()
-			time.Sleep(5 * time.Second)
+			time.Sleep(4 * time.Second)
 			c.Resume()
 			time.Sleep(5 * time.Second)
 			c.Resume()

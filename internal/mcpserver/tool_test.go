@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +41,28 @@ func TestMatch(t *testing.T) {
 		pattern, name := draw([]string{"a", "b", "é", "\xff", "*", "*", "?"}), draw([]string{"a", "b", "é", "\xff", "*"})
 		if got := MatchTool(pattern, name); got != naive([]rune(pattern), []rune(name)) {
 			t.Fatalf("%q, %q: %t", pattern, name, got)
+		}
+	}
+}
+
+// TestAlias replaces each character that no identifier has. A glob keeps its wildcards.
+func TestAlias(t *testing.T) {
+	const name = "azAZ09_$`{@[/:-.*?\u00e9\u6f22"
+	if got, want := AliasTool(name), "azAZ09_$____________"; got != want {
+		t.Errorf("the tool %q, want %q", got, want)
+	}
+	if got, want := AliasGlob(name), "azAZ09_$________*?__"; got != want {
+		t.Errorf("the glob %q, want %q", got, want)
+	}
+}
+
+func TestIsFolderName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"": false, "a": true, "9": true, "a-_9z": true, "-a": false, "_a": false, "A": false, "a/b": false, "a.b": false, "..": false,
+		strings.Repeat("a", 32): true, strings.Repeat("a", 33): false,
+	} {
+		if got := IsFolderName(name); got != want {
+			t.Errorf("%q: %t", name, got)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,4 +161,41 @@ func TestRotation(t *testing.T) {
 	if !asks(t, server, at, Sandbox) {
 		t.Error("the new authority does not count")
 	}
+}
+
+// TestUnreadable: a folder with a missing or damaged file is no identity, and serves and makes no connection.
+func TestUnreadable(t *testing.T) {
+	ours, server := newAuthority(t), t.TempDir()
+	ours.write(t, server, MCPServer)
+	for _, name := range []string{certFile, keyFile, caFile} {
+		for _, text := range []string{"", "garbage"} {
+			dir := t.TempDir()
+			ours.write(t, dir, Sandbox)
+			at := echo(t, dir, MCPServer)
+			i, err := Load(dir)
+			testkit.Must(t, err)
+			path := filepath.Join(dir, name)
+			if testkit.Must(t, os.Remove(path)); text != "" {
+				testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
+			}
+			if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s is %q: %v", name, text, err)
+			}
+			if asks(t, server, at, Sandbox) {
+				t.Errorf("%s is %q: the listener serves", name, text)
+			}
+			if _, err := i.Dial(t.Context(), at, Sandbox); err == nil || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s is %q: Dial: %v", name, text, err)
+			}
+			if l, err := Listen(t.Context(), "127.0.0.1:0", dir, MCPServer); err == nil || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s is %q: Listen: %v, %v", name, text, l, err)
+			}
+		}
+	}
+	if l, err := Listen(t.Context(), "192.0.2.1:0", server, Sandbox); err == nil {
+		t.Errorf("an address of another machine: %v", l.Addr())
+	}
+	l, err := Listen(t.Context(), "127.0.0.1:0", server, Sandbox)
+	testkit.Must(t, err)
+	testkit.Must(t, l.Close())
 }

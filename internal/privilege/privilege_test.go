@@ -1,6 +1,7 @@
 package privilege
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,6 +33,27 @@ func TestMain(m *testing.M) {
 		err := DropCapabilities(unix.CAP_DAC_READ_SEARCH)
 		status, _ := proc.ReadStatus(os.Getpid())
 		fmt.Printf("%v, left %x, bounding %x, raw socket: %v, child: %s\n", err, status.Caps, status.Bounding, rawSocket(), childCaps())
+	case "hide":
+		err := HideMemory()
+		var core unix.Rlimit
+		_ = unix.Getrlimit(unix.RLIMIT_CORE, &core)
+		traced, _ := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+		fmt.Printf("%v, core %d, traced %d\n", err, core.Max, traced)
+	case "threads":
+		err := DropCapabilities()
+		for range 3 {
+			go func() {
+				for {
+					done := make(chan bool)
+					go func() { runtime.LockOSThread(); close(done) }() // the thread ends with the goroutine
+					<-done
+				}
+			}()
+		}
+		for i := 0; i < 300 && err == nil; i++ {
+			err = CheckCapabilities(os.Getpid())
+		}
+		fmt.Println(err)
 	case "thread":
 		runtime.LockOSThread()
 		err := DropBounding(unix.CAP_KILL)
@@ -146,5 +168,60 @@ func TestDropAsOrdinaryUser(t *testing.T) {
 	}
 	if got, want := run(t, "keep", as...), "<nil>, left 0, bounding "; !strings.HasPrefix(got, want) {
 		t.Errorf("%s, want %s...", got, want)
+	}
+}
+
+// TestHideMemory disables core files and traces.
+func TestHideMemory(t *testing.T) {
+	if got, want := run(t, "hide"), "<nil>, core 0, traced 0\n"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// TestCheckCapabilities skips threads that end meanwhile. A process that does not exist is an error.
+func TestCheckCapabilities(t *testing.T) {
+	if got := run(t, "threads"); got != "<nil>\n" {
+		t.Errorf("while threads end: %s", got)
+	}
+	if err := CheckCapabilities(1 << 30); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no such process: %v", err)
+	}
+}
+
+// TestKernelRefuses: a refusal is an error, except for a capability that the kernel does not have, or that the thread
+// may not remove from its bounding set.
+func TestKernelRefuses(t *testing.T) {
+	for _, c := range []struct {
+		errno unix.Errno
+		want  string
+	}{
+		{unix.EINVAL, ""}, {unix.EPERM, ""}, {unix.EIO, "dropping capability 3 from the bounding set: input/output error"},
+	} {
+		var dropped []uintptr
+		err := dropBounding(func(_ int, arg uintptr) error {
+			if dropped = append(dropped, arg); arg == 3 {
+				return c.errno
+			}
+			return nil
+		}, 1<<1)
+		if fmt.Sprint(dropped) != "[0 2 3]" || (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+			t.Errorf("%v: %v, %v", c.errno, dropped, err)
+		}
+	}
+	for _, c := range []struct {
+		ambient, set error
+		want         string
+	}{
+		{nil, nil, "<nil>"}, {unix.EINVAL, nil, "<nil>"},
+		{unix.EPERM, nil, "clearing ambient capabilities: operation not permitted"},
+		{unix.EINVAL, unix.EIO, "dropping capabilities: input/output error"},
+	} {
+		err := dropSets(func(int, uintptr) error { return c.ambient }, func(*unix.CapUserHeader, *[2]unix.CapUserData) error { return c.set }, 0)
+		if fmt.Sprint(err) != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+	if prctlAll(-1, 0) == nil || capsetAll(&unix.CapUserHeader{}, new([2]unix.CapUserData)) == nil || prctlThread(-1, 0) == nil {
+		t.Error("a call that the kernel refuses has no error")
 	}
 }

@@ -62,6 +62,8 @@ func TestReadFileRefuses(t *testing.T) {
 		"A=\"hunter2\" more":       `:1: A: text after the closing quote`,
 		"A=${B":                    `:1: A: a value with ${ and no }: write $$ for a dollar, or use single quotes`,
 		"A=${B:?hunter2}":          `:1: A: an expansion other than ${NAME}, ${NAME-default} and ${NAME:-default}`,
+		"A=\"${B\"":                `:1: A: a value with ${ and no }: write $$ for a dollar, or use single quotes`,
+		"A=\"\\n${B:?hunter2}\"":   `:1: A: an expansion other than ${NAME}, ${NAME-default} and ${NAME:-default}`,
 		"A=${}":                    `:1: A: an expansion other than ${NAME}, ${NAME-default} and ${NAME:-default}`,
 		"A=\"a\nb\"\nx\nC='\n'\ny": `:3: a line without "=": want NAME=value` + "\nFILE" + `:6: a line without "=": want NAME=value`,
 	}

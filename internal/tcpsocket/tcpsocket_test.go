@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -122,5 +123,48 @@ func TestCost(t *testing.T) {
 	t.Logf("%s, the list %s", took, list)
 	if took > list/4 {
 		t.Errorf("finding a peer takes %s, listing all sockets %s", took, list)
+	}
+}
+
+// TestParseLine: a line with a damaged field is no socket, and one with fields up to the inode is.
+func TestParseLine(t *testing.T) {
+	const line = "1: 0100007F:9C40 0100007F:1F90 01 0:0 0:0 0 1001 0 12"
+	want := entry{Socket{1001, 12}, netip.MustParseAddrPort("127.0.0.1:40000"), netip.MustParseAddrPort("127.0.0.1:8080"), 1}
+	if e, ok := parseLine(line); !ok || e != want {
+		t.Errorf("%+v, %t", e, ok)
+	}
+	for at, bad := range map[int][]string{
+		1: {"0100007F", "0100007F:x", "0100007F:10000", "010000:9C40", "010000ZZ:9C40", ":9C40", "0100007F0100007F:9C40"},
+		2: {"0100007F"}, 3: {"x", "100"}, 7: {"x", "-1", "4294967296"}, 9: {"x", "4294967296"},
+	} {
+		for _, text := range bad {
+			f := strings.Fields(line)
+			f[at] = text
+			if e, ok := parseLine(strings.Join(f, " ")); ok {
+				t.Errorf("%s: %+v", strings.Join(f, " "), e)
+			}
+		}
+	}
+	f := strings.Fields(line)
+	f[3], f[7], f[9] = "ff", "4294967295", "4294967295"
+	if e, ok := parseLine(strings.Join(f, " ")); !ok || e.state != 255 || e.UID != 4294967295 || e.Inode != 4294967295 {
+		t.Errorf("the largest numbers: %+v, %t", e, ok)
+	}
+	if e, ok := parseLine(strings.TrimSuffix(line, " 12")); ok {
+		t.Errorf("without an inode: %+v", e)
+	}
+}
+
+// TestUnreadable: a table that cannot be read is not one without the socket, and only TCP connections have addresses.
+func TestUnreadable(t *testing.T) {
+	broken := errors.New("broken")
+	if _, err := findInTable(iotest.ErrReader(broken), func(entry) bool { return true }); !errors.Is(err, broken) {
+		t.Errorf("a broken table: %v", err)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	if s, err := FindPeer(a); err == nil || s.UID != -1 || errors.Is(err, errNotFound) {
+		t.Errorf("a pipe: %+v, %v", s, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -99,5 +101,56 @@ func TestListenElsewhere(t *testing.T) {
 	}
 	if err := checkReplaceable(t.Context(), filepath.Join(file, "s.sock")); err == nil {
 		t.Error("below a file there is room for a socket")
+	}
+}
+
+// TestListenFails: no step that fails leaves a file behind. Close accepts that the file is gone.
+func TestListenFails(t *testing.T) {
+	dir := t.TempDir()
+	long := filepath.Join(dir, strings.Repeat("d", 100))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]error{
+		filepath.Join(long, "s"): syscall.EINVAL, filepath.Join(dir, strings.Repeat("n", 256)): syscall.ENAMETOOLONG,
+		filepath.Join(dir, "none", "s"): fs.ErrNotExist,
+	} {
+		if _, err := listenPrivately(t.Context(), path, 0o600); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*", "*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	path := filepath.Join(dir, "s")
+	l, err := Listen(t.Context(), path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(path), l.Close()); err != nil {
+		t.Errorf("closing a socket without a file: %v", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed listener: %v", err)
+	}
+}
+
+// TestPeerUIDOfClosed: a closed connection has no descriptor, and a TCP connection has no user.
+func TestPeerUIDOfClosed(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	if uid, err := PeerUID(c); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a closed connection: %d, %v", uid, err)
+	}
+	if err := withDescriptor(&net.TCPConn{}, func(uintptr) {}); err == nil {
+		t.Error("a connection that is not open has a descriptor")
 	}
 }
