@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -92,11 +93,4 @@ func parseVersion(s string) (v [3]int, err error) {
 	return v, nil
 }
 
-func isOlder(a, b [3]int) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
-}
+func isOlder(a, b [3]int) bool { return slices.Compare(a[:], b[:]) < 0 }

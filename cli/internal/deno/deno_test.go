@@ -59,4 +59,15 @@ func TestFind(t *testing.T) {
 	if real, _ := filepath.EvalSymlinks(tools); err != nil || got != real || !strings.Contains(warning, "older") {
 		t.Errorf("Find: %q, %q, %v", got, warning, err)
 	}
+	write(filepath.Join(bin, "deno"), "#!/bin/sh\necho 'deno 2.9.4 (stable)'\n") // the other one comes first
+	if again, _, err := FindDeno(t.Context(), "", bin); err != nil || again != got {
+		t.Errorf("Find: %q, %v, want %q", again, err, got)
+	}
+	t.Chdir(dir)
+	if err := os.Symlink(tools, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if real, _, err := FindDeno(t.Context(), "link", ""); err != nil || real != got {
+		t.Errorf("Find(link): %q, %v, want %q", real, err, got)
+	}
 }

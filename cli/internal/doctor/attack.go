@@ -70,11 +70,7 @@ func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	} else if up, err := c.Server.State.ReadUp(); err == nil {
 		t.url = up.Endpoint()
 	}
-	list, err := listAttacks(t)
-	if err != nil {
-		return err
-	}
-	for _, a := range list {
+	for _, a := range listAttacks(t) {
 		if ctx.Err() != nil {
 			break
 		}

@@ -2,7 +2,7 @@ package doctor
 
 import (
 	"context"
-	"embed"
+	_ "embed"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,22 +14,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-//go:embed attacks
-var attackFiles embed.FS
+var (
+	//go:embed attacks/prelude.ts
+	prelude string
+	//go:embed attacks/attacks.ts
+	attacks string
+)
 
 // listAttacks lists the attacks on a target: those of attacks/attacks.ts, and those from outside the sandbox.
-func listAttacks(t attackTarget) ([]attackCase, error) {
-	prelude, err := attackFiles.ReadFile("attacks/prelude.ts")
-	if err != nil {
-		return nil, err
-	}
-	text, err := attackFiles.ReadFile("attacks/attacks.ts")
-	if err != nil {
-		return nil, err
-	}
+func listAttacks(t attackTarget) []attackCase {
 	constants := fmt.Sprintf("const open = %t, host = %q, memory = %d;\n", t.open, t.host, t.memory)
-	list := readAttacks(t, string(text), constants+string(prelude))
-	return slices.Concat(list, endpointAttacks(t)), nil
+	return slices.Concat(readAttacks(t, attacks, constants+prelude), endpointAttacks(t))
 }
 
 // readAttacks reads the attacks of a file, and leaves out those that this target does not allow. The prelude precedes

@@ -131,9 +131,7 @@ func (c Config) loadRoots(a *catalog.API) (*x509.CertPool, error) {
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
-	if len(a.CAs) > 0 {
-		pool.AppendCertsFromPEM(a.CAs)
-	}
+	pool.AppendCertsFromPEM(a.CAs)
 	if path := c.Settings.UpstreamCAFile; path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -170,14 +169,12 @@ func (x Index) ListPackage(ctx context.Context, pkg string) (hosts []string, new
 	pkg, _, _ = strings.Cut(pkg, "[")
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	base, err := url.Parse(strings.TrimRight(x.URL, "/") + "/" + pypiname.FoldName(pkg) + "/")
+	address := strings.TrimRight(x.URL, "/") + "/" + pypiname.FoldName(pkg) + "/"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, "", errors.New("the package index is not an address")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
-	if err != nil {
-		return nil, "", errors.New("the package index is not an address")
-	}
+	base := req.URL
 	req.Header.Set("Accept", "application/vnd.pypi.simple.v1+json")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

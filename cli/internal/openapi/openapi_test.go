@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,12 +17,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/cli/internal/openapi"
 	"github.com/codeforge-mcp/codeforge/cli/internal/yamltree"
 	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
+
+var update = flag.Bool("update", false, "write the golden files")
 
 const head = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.t.example"}],`
 
@@ -108,6 +113,29 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", row.schema, got, row.want)
 		}
 		written(t, d)
+	}
+}
+
+// TestGolden: the import of documents that use each feature, as a file and as the head of config.json.
+func TestGolden(t *testing.T) {
+	for _, name := range []string{"openapi", "swagger"} {
+		text, err := os.ReadFile("testdata/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := load(t, string(text))
+		lines := strings.Split(written(t, d), "\n") // the first two have sums
+		got := fmt.Sprintf("%+v\n%+v\n%q\n%q\n%q %q\n%s", d.Head, d.Scheme, d.Hosts, d.Other, d.Kind, d.Description, strings.Join(lines, "\n")+strings.Join(d.Notes, "\n"))
+		path := "testdata/" + name + ".golden"
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" || err != nil {
+			t.Errorf("%s (-file +code), %v:\n%s", path, err, diff)
+		}
 	}
 }
 

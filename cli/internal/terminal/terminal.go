@@ -60,10 +60,8 @@ func (s *Stream) Write(p []byte) (int, error) {
 	if !s.terminal {
 		return s.file.Write(p)
 	}
-	if _, err := s.file.WriteString(s.escapeText(string(p))); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	_, err := s.file.WriteString(s.escapeText(string(p)))
+	return len(p), err
 }
 
 // WriteString writes text.

@@ -3,6 +3,7 @@
 package terminal_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,6 +84,30 @@ func TestColours(t *testing.T) {
 	})
 	if !strings.HasPrefix(got, "\x1b[32mok\x1b[0m ") || strings.Count(got, "\x1b") != 2 {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestRewrite replaces the line that the cursor is on.
+func TestRewrite(t *testing.T) {
+	if got := received(t, func(s *terminal.Stream) { s.Rewrite("two\nlines") }); got != "\r\x1b[Ktwo lines" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestStreamFails: a write that fails is an error, and only a terminal has a width.
+func TestStreamFails(t *testing.T) {
+	master, slave := testkit.OpenTerminal(t)
+	defer master.Close()
+	s := terminal.NewStream(slave)
+	if _, ok := s.Width(); !ok || !s.IsTerminal() {
+		t.Error("a terminal without a width")
+	}
+	testkit.Must(t, s.File().Close())
+	if _, err := s.WriteString("lost"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed terminal: %v", err)
+	}
+	if _, ok := s.Width(); ok {
+		t.Error("a closed terminal has a width")
 	}
 }
 
