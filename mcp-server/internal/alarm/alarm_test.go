@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,6 +240,34 @@ func TestShared(t *testing.T) {
 	testkit.WaitFor(t, func() bool { _, ok := one.FreezingAlarm(other); return ok })
 	testkit.Must(t, two.Unfreeze(alarm.SessionDigest(session)))
 	testkit.WaitFor(t, func() bool { return !frozen(one)() })
+}
+
+// TestFollow calls changed if another replica has changed the book. Without Postgres it returns at once.
+func TestFollow(t *testing.T) {
+	var none *alarm.Set
+	none.Follow(t.Context(), nil)
+	alone, err := alarm.Open(t.TempDir(), nil, nil, logline.New(t.Output(), "text", nil))
+	testkit.Must(t, err)
+	alone.Follow(t.Context(), nil)
+	p := testkit.NewPostgres(t)
+	open := func(changed func()) *alarm.Set {
+		db, err := database.OpenPostgres(secret.New(p.URL()))
+		testkit.Must(t, err)
+		t.Cleanup(func() { _ = db.Close() })
+		testkit.Must(t, db.Migrate(t.Context(), database.Migrations))
+		b, err := alarm.Open("", db, nil, logline.New(t.Output(), "text", nil))
+		testkit.Must(t, err)
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() { defer close(ended); b.Follow(ctx, changed) }()
+		t.Cleanup(func() { stop(); <-ended })
+		return b
+	}
+	var calls atomic.Int32
+	one, session := open(func() {}), "session"
+	two := open(func() { calls.Add(1) })
+	one.Add(proxyapi.Alarm{At: time.Now().UTC(), Run: "r1"}, &session, "client")
+	testkit.WaitFor(t, func() bool { return calls.Load() > 0 && len(two.List()) == 1 })
 }
 
 // TestSeenByOthers: several replicas learn of one alarm from a shared proxy, and only one of them knows the session. All

@@ -45,7 +45,8 @@ func atConsent(origin string) func(t *testing.T, f *forge) bool {
 		v := f.signIn(t, b, f.query(f.registerAt(t, callback)), annToken)
 		v.Set("decision", "approve")
 		_, _, h := f.send(t, b, http.MethodPost, "/oauth/decide", form, v.Encode(), "Origin", origin)
-		return h.Get("Location") != ""
+		_, _, again := f.post(t, b, "/oauth/decide", v) // the user's own decision, unless the attack has used the form
+		return h.Get("Location") != "" || again.Get("Location") == ""
 	}
 }
 
@@ -196,8 +197,9 @@ var attacks = []attack{
 		b := f.browser(t)
 		v := f.open(t, b, f.query(f.registerAt(t, callback)))
 		v.Set("secret", annToken)
+		before := dump(t, f.db, "login_request")
 		status, _, _ := f.post(t, b, "/oauth/login", v, "Origin", "https://evil.example.com")
-		return status == http.StatusOK
+		return status == http.StatusOK || dump(t, f.db, "login_request") != before
 	}},
 	{"a sign-in with the form of another browser", "client-form", func(t *testing.T, f *forge) bool {
 		b, query := f.browser(t), f.query(f.registerAt(t, callback))

@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +40,34 @@ func TestSpend(t *testing.T) {
 	}
 	if !within(5) || taken != 5 || within(4) || within(1) {
 		t.Errorf("%d steps", taken)
+	}
+}
+
+func TestAllowedTypes(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"type": "Str"}`: "[string]", `{"type": ["int", "null"]}`: "[integer null]", `{}`: "[]", `{"type": "file"}`: "[]", `{"type": ["string", "any"]}`: "[]",
+		`{"type": ["string", 1]}`: "[]", `{"type": []}`: "[]",
+		`{"type": [` + strings.Repeat(`"null",`, 19) + `"null"]}`: "[" + strings.Repeat("null ", 19) + "null]",
+		`{"type": [` + strings.Repeat(`"null",`, 20) + `"null"]}`: "[]",
+	} {
+		var s map[string]any
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(AllowedTypes(s)); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestRequiredNames: a property with a default may be omitted, and one that is not described may not.
+func TestRequiredNames(t *testing.T) {
+	var s map[string]any
+	const text = `{"required": ["a", "b", 3, "c"], "properties": {"a": {"type": "string"}, "b": {"default": null}, "d": {}, "": {"default": 1}}}`
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(RequiredNames(s)); got != "[a c]" {
+		t.Error(got)
 	}
 }

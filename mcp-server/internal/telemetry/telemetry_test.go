@@ -18,6 +18,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // record sends a run to a collector, and returns its spans and the text of the request.
@@ -69,6 +70,44 @@ func TestAttributes(t *testing.T) {
 	}
 	if id := fmt.Sprintf("%x", spans[2].TraceId); id != "0af7651916cd43dd8448eb211c80319c" || string(spans[1].ParentSpanId) != string(spans[2].SpanId) {
 		t.Errorf("trace %s", id)
+	}
+}
+
+// TestStatus: a run or an exchange without success is an error. Attributes without a value are left out.
+func TestStatus(t *testing.T) {
+	const set, failed = tracepb.Status_STATUS_CODE_UNSET, tracepb.Status_STATUS_CODE_ERROR
+	for _, c := range []struct {
+		code int
+		err  error
+		want tracepb.Status_StatusCode
+	}{{0, nil, set}, {1, nil, failed}, {-1, nil, failed}, {0, io.EOF, failed}} {
+		spans, _ := record(t, execution.RunRequest{}, execution.Outcome{Exit: sandboxapi.Exit{Code: c.code}}, c.err)
+		if got := spans[0].GetStatus().GetCode(); len(spans) != 1 || got != c.want {
+			t.Errorf("exit code %d, %v: %v", c.code, c.err, got)
+		}
+	}
+	optional := []string{"codeforge.apis", "codeforge.credentials", "error.type", "mcp.method.name"}
+	full := exchangeOf(http.MethodPost)
+	full.Code, full.URL = "x", "https://"+proxyapi.ServersHost+"/git/log"
+	for _, c := range []struct {
+		x    proxyapi.Exchange
+		want tracepb.Status_StatusCode
+		all  bool
+	}{
+		{proxyapi.Exchange{Outcome: proxyapi.OutcomeServed, Method: "GET"}, set, false},
+		{proxyapi.Exchange{Outcome: proxyapi.OutcomePlanned, Method: "GET"}, set, false},
+		{proxyapi.Exchange{Outcome: proxyapi.OutcomeDenied, Method: "GET"}, failed, false},
+		{full, set, true},
+	} {
+		spans, _ := record(t, execution.RunRequest{}, execution.Outcome{Receipt: proxyapi.Receipt{Exchanges: []proxyapi.Exchange{c.x}}}, nil)
+		if got := spans[0].GetStatus().GetCode(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.x.Outcome, got, c.want)
+		}
+		for _, name := range optional {
+			if has := strings.Contains(fmt.Sprint(spans[0].Attributes), name); has != c.all {
+				t.Errorf("%s: %s is there: %t", c.x.Outcome, name, has)
+			}
+		}
 	}
 }
 
