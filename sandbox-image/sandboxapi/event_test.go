@@ -45,6 +45,34 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEventLimits: a text of longText bytes follows its line. The limits themselves are allowed.
+func TestEventLimits(t *testing.T) {
+	for _, c := range []struct {
+		e    Event
+		want string
+	}{
+		{Event{Stdout: strings.Repeat("x", longText-1)}, `"stdout":"x`}, {Event{Stdout: strings.Repeat("x", longText)}, `"stdout_bytes":1024`},
+		{Event{Stderr: strings.Repeat("x", longText-1)}, `"stderr":"x`}, {Event{Stderr: strings.Repeat("x", longText)}, `"stderr_bytes":1024`},
+	} {
+		var b bytes.Buffer
+		if err := writeEvent(&b, c.e); err != nil || !strings.Contains(b.String(), c.want) {
+			t.Errorf("%.60s, %v, want %s", &b, err, c.want)
+		}
+	}
+	text := fmt.Sprintf(`{"stdout_bytes":%d}`+"\n", maxText) + strings.Repeat("x", maxText)
+	if e, err := nextEvent(bufio.NewReader(strings.NewReader(text))); err != nil || len(e.Stdout) != maxText {
+		t.Errorf("%d bytes, %v", len(e.Stdout), err)
+	}
+	const frame = `{"stdout":""}` + "\n"
+	line := `{"stdout":"` + strings.Repeat("x", maxLine-len(frame)) + `"}` + "\n"
+	if e, err := nextEvent(bufio.NewReader(strings.NewReader(line))); err != nil || len(e.Stdout) != maxLine-len(frame) {
+		t.Errorf("%d bytes, %v", len(e.Stdout), err)
+	}
+	if got, want := encodeTrailer(Exit{Detail: "a\x1f ~\x7f\n" + strings.Repeat("y", maxDetail)}), `"detail":"a? ~??`+strings.Repeat("y", maxDetail-6)+`"`; !strings.Contains(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // What sandboxd sends is bounded, and valid UTF-8 whatever it sends.
 func TestEventsRefused(t *testing.T) {
 	for _, wire := range []string{

@@ -51,3 +51,33 @@ func TestFileEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestInputLimits: names count as bytes, and a limit itself is allowed.
+func TestInputLimits(t *testing.T) {
+	many := func(n int) map[string][]byte {
+		files := map[string][]byte{}
+		for i := range n {
+			files[fmt.Sprintf("%03d", i)] = nil
+		}
+		return files
+	}
+	for name, c := range map[string]struct {
+		in   *Input
+		want string
+	}{
+		"none":           {nil, ""},
+		"the most bytes": {&Input{Stdin: make([]byte, MaxInput-4), Files: map[string][]byte{"abc": {1}}}, ""},
+		"a byte more":    {&Input{Stdin: make([]byte, MaxInput-4), Files: map[string][]byte{"abc": {1, 2}}}, "16777217 bytes of standard input and 1 files: want at most 16 MiB and 100 files"},
+		"the most files": {&Input{Files: many(MaxInputFiles)}, ""},
+		"a file more":    {&Input{Files: many(MaxInputFiles + 1)}, "303 bytes of standard input and 101 files: want at most 16 MiB and 100 files"},
+		"a path":         {&Input{Files: map[string][]byte{"a/b": nil}}, `"a/b" is not a name for a file`},
+	} {
+		got := ""
+		if err := c.in.Validate(); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

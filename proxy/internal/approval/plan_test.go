@@ -231,6 +231,42 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// readSender answers reads with a body.
+type readSender struct {
+	sent
+	body []byte
+}
+
+func (s *readSender) Send(ctx context.Context, step Step, isRead bool, most int) (approvalapi.Reply, []byte) {
+	if isRead && most == MaxRead {
+		return approvalapi.Reply{Status: 200}, s.body
+	}
+	return s.sent.Send(ctx, step, isRead, most)
+}
+
+// TestTruncatedRead: an answer that fills the limit may be cut off, so the object counts as changed.
+// Promise: a-plan-is-what-was-shown
+func TestTruncatedRead(t *testing.T) {
+	for size, want := range map[int]string{MaxRead - 1: "", MaxRead: CodeDrift} {
+		body := []byte(`{"a":1}` + strings.Repeat(" ", size-len(`{"a":1}`)))
+		step := write(t, "PATCH", "https://demo.test/x", `{"a":2}`)
+		step.guard = &readGuard{read: write(t, "GET", "https://demo.test/x", ""), before: readObject([]byte(`{"a":1}`)), about: []string{"a"}}
+		s := &readSender{body: body}
+		if r := sendChecked(t.Context(), s, step, false); r.Code != want || (len(s.all()) == 1) != (want == "") {
+			t.Errorf("%d bytes: %q, %q, sent %q", size, r.Code, r.Why, s.all())
+		}
+	}
+}
+
+// TestFormatCount: only one thing has no plural.
+func TestFormatCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 writes", 1: "1 write", 2: "2 writes"} {
+		if got := formatCount(n, "write"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // TestReadOfPlanned: a read that names the object of a step ends the plan, because writes after it would depend on the
 // step's answer.
 // Promise: a-plan-is-what-was-shown

@@ -245,3 +245,57 @@ func TestRefusesToStart(t *testing.T) {
 		}
 	})
 }
+
+// TestIPTablesFails: each command that fails, fails Install with its error. A rule that is missing after it was set is an
+// error too.
+func TestIPTablesFails(t *testing.T) {
+	inNamespace(t, true)
+	dir, path := t.TempDir(), os.Getenv("PATH")
+	for _, name := range []string{"iptables", "ip6tables"} {
+		real, err := exec.LookPath(name)
+		testkit.Must(t, err)
+		script := "#!/bin/sh\ncase \"$* \" in ${LIES:--}) exit 0;; ${FAILS:--}) echo broken >&2; exit 4;; esac\nexec " + real + " \"$@\"\n"
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700))
+	}
+	t.Setenv("PATH", dir+":"+path)
+	_, err := Install(slot.Network{}) // the chains and jumps exist, so that all commands run
+	testkit.Must(t, err)
+	for _, c := range []struct{ variable, args, want string }{
+		{"FAILS", "*--version*", "exit status 4"},
+		{"FAILS", "*-N*", "broken"},
+		{"FAILS", "*-A*", "broken"},
+		{"FAILS", "*-D*", "broken"},
+		{"FAILS", "*-I*", "broken"},
+		{"FAILS", "*-C " + chainForward + "*", "broken"},
+		{"LIES", "*-A " + chainForward + "*", "is missing after it was set"},
+		{"LIES", "*-I*", "is not the first rule"},
+		{"FAILS", "*-S*INPUT*", "is not the first rule"},
+	} {
+		for _, args := range [][]string{{"-F", "INPUT"}, {"-I", "INPUT", "1", "-j", chainInput}, {"-I", "INPUT", "1", "-j", "ACCEPT"}} {
+			if out, err := exec.Command("iptables", args...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", args, out)
+			}
+		}
+		t.Setenv(c.variable, c.args)
+		_, err := Install(slot.Network{})
+		t.Setenv(c.variable, "")
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v, want %s", c.variable, c.args, err, c.want)
+		}
+	}
+}
+
+// TestAddResolver adds the one address to lo, as often as it is called.
+func TestAddResolver(t *testing.T) {
+	inNamespace(t, false)
+	for range 2 {
+		testkit.Must(t, AddResolver())
+	}
+	lo, err := netlink.LinkByName("lo")
+	testkit.Must(t, err)
+	list, err := netlink.AddrList(lo, netlink.FAMILY_V4)
+	testkit.Must(t, err)
+	if len(list) != 1 || list[0].IPNet.String() != slot.SyntheticAddr.String()+"/32" {
+		t.Errorf("lo has %v", list)
+	}
+}

@@ -252,6 +252,9 @@ func TestNeeds(t *testing.T) {
 		}
 	}
 	asks := c.ListHolders(host(t, "ask.test"))
+	if needs, v := ListNeeds(q, asks); len(needs) != 1 || needs[0].Key != "ask/writes" || !v.Allow {
+		t.Errorf("without a sum: %v, %+v", needs, v)
+	}
 	v := DecideBeyondLimit(Verdict{APIs: asks}, q, asks, time.Minute)
 	if v.Allow || v.Hold == nil || v.Hold.API != "ask" || v.Hold.ByAny || v.Refusal.Code != CodeApprovalNeeded || len(v.APIs) != 1 {
 		t.Errorf("with a person: %+v", v)

@@ -324,3 +324,12 @@ func TestFormBound(t *testing.T) {
 		t.Errorf("a larger one: %v", err)
 	}
 }
+
+// TestPathOverridesOnce lists an override of a plain path once.
+func TestPathOverridesOnce(t *testing.T) {
+	for path, want := range map[string]int{"/a?_method=DELETE": 1, "/a%3F_method=DELETE": 1, "/a%253F_method=DELETE": 1, "/a": 0} {
+		if got := PathOverrides(path); len(got) != want {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+}

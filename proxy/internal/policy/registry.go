@@ -49,13 +49,7 @@ func MergeRegistries(set *catalog.API, private []netip.Prefix, c *catalog.Catalo
 		addresses = append(addresses, "https://"+host)
 	}
 	for _, text := range append(addresses, packages.Registry, packages.Index) {
-		if text == "" {
-			continue
-		}
-		address, err := url.Parse(text)
-		if err != nil {
-			continue // the catalog rejects such addresses
-		}
+		address, _ := url.Parse(text) // the catalog rejects other addresses
 		switch named := NewRegistry(address, private); {
 		case named == nil:
 		case set == nil:

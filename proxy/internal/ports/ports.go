@@ -106,9 +106,7 @@ func (p *Ports) openPort(seat *slot.ID, port uint16) (func(), error) {
 func (p *Ports) RetryFailed(ctx context.Context) {
 	for range timing.EachTick(ctx, retryInterval) {
 		p.mu.Lock()
-		if len(p.failed) > 0 {
-			p.openMissing()
-		}
+		p.openMissing()
 		p.mu.Unlock()
 	}
 }

@@ -72,8 +72,35 @@ func TestNothing(t *testing.T) {
 func TestInsideEscape(t *testing.T) {
 	req := request(t, "https://h/a%2Fb", "")
 	New([]string{"2F"}).RedactRequest(req, framing.None)
+	if got := req.URL.EscapedPath(); got != "/REDACTED" || req.URL.Path != got {
+		t.Errorf("the path is %s, %s", got, req.URL.Path)
+	}
 	if u, err := url.Parse(req.URL.String()); err != nil || strings.Contains(u.String(), "2F") {
 		t.Errorf("got %v, %v", u, err)
+	}
+}
+
+// TestHeaderCountsOnce: a removed header counts once, also if its value contains a string.
+func TestHeaderCountsOnce(t *testing.T) {
+	req := request(t, "https://h/", "", "X-Jane", "jane")
+	req.Body = http.NoBody
+	if n := New([]string{"jane"}).RedactRequest(req, framing.None).Count(); n != 1 || len(req.Header) != 0 || req.Body != http.NoBody {
+		t.Errorf("counted %d, left %v", n, req.Header)
+	}
+	req.Body = nil
+	if New([]string{"jane"}).RedactRequest(req, framing.None); req.Body != nil {
+		t.Error("a request without a body has one")
+	}
+}
+
+func TestMatchHost(t *testing.T) {
+	var none *Redactor
+	r := New([]string{"Jane"})
+	if !r.MatchHost("a.jANe.test") || r.MatchHost("jan.test") || none.MatchHost("jane.test") || (*Report)(nil).Count() != 0 {
+		t.Error("hosts are not compared without letter case")
+	}
+	if text, n := none.ReplaceAndCount("jane"); text != "jane" || n != 0 {
+		t.Errorf("%q, %d", text, n)
 	}
 }
 

@@ -303,7 +303,6 @@ func commonRules(apis []*catalog.API) (r connRules) {
 	for i, a := range apis {
 		if i == 0 {
 			r = connRules{a.AllowPrivate, a.CAs, a.ClientCert}
-			continue
 		}
 		// A clone, because the first list belongs to the catalog and DeleteFunc writes into it.
 		r.private = slices.DeleteFunc(slices.Clone(r.private), func(x netip.Prefix) bool {

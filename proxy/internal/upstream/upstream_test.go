@@ -222,6 +222,42 @@ func TestUpstreamProxy(t *testing.T) {
 	}
 }
 
+// TestResolveHost keeps the allowed addresses of a host. Without one, the error is that of the guard or of the resolver.
+func TestResolveHost(t *testing.T) {
+	down := errors.New("down")
+	hosts := map[string][]string{"both.test": {"10.0.0.1", "192.0.2.7", "127.0.0.1", "2001:db9::1"}, "inside.test": {"10.0.0.1"}, "empty.test": {}}
+	p := newPool(t, Config{Resolve: func(_ context.Context, host string) (list []netip.Addr, err error) {
+		for _, a := range hosts[host] {
+			list = append(list, netip.MustParseAddr(a))
+		}
+		if hosts[host] == nil {
+			err = down
+		}
+		return list, err
+	}})
+	d := &dialer{pool: p, guard: p.newGuard(nil)}
+	for host, want := range map[string]error{"both.test": nil, "inside.test": dialguard.ErrRefused, "empty.test": errResolve, "down.test": down} {
+		list, err := d.resolveHost(t.Context(), host, 443)
+		if !errors.Is(err, want) || want == nil && err != nil || (len(list) > 0) != (want == nil) {
+			t.Errorf("%s: %v, %v", host, list, err)
+		}
+		for _, a := range list {
+			if a.IsPrivate() || a.IsLoopback() {
+				t.Errorf("%s: %s is allowed", host, a)
+			}
+		}
+	}
+	for _, addr := range []string{"no port", "host:70000", "down.test:443"} {
+		if c, err := d.dialHost(t.Context(), "tcp", addr); err == nil {
+			_ = c.Close()
+			t.Errorf("%s was dialled", addr)
+		}
+	}
+	if _, err := d.dialAddress(t.Context(), netip.MustParseAddrPort("127.0.0.1:443"), 1); !errors.Is(err, dialguard.ErrRefused) {
+		t.Errorf("an address that the guard refuses: %v", err)
+	}
+}
+
 // TestProxyOverTLS: a proxy that is reached over TLS is no host of an API: it is shown no client certificate, and needs a
 // certificate of an authority that all upstreams may have.
 // Promise: no-private-address
