@@ -169,13 +169,16 @@ func (l *lab) newCommand(ctx context.Context, args ...string) *exec.Cmd {
 // the children of each one that ends. It gives up after five seconds, because a process may hang in the kernel.
 func killOrphans() {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		children, err := proc.ListChildren(os.Getpid())
-		if err != nil || len(children) == 0 {
-			return
-		}
+		children, _ := proc.ListChildren(os.Getpid())
 		for _, pid := range children {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+		for pid := 1; pid > 0; {
+			var err error
+			// Of any child: /proc may be that of another pid namespace, and not have all.
+			if pid, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil); errors.Is(err, syscall.ECHILD) {
+				return
+			}
 		}
 	}
 }

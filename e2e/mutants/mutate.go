@@ -41,7 +41,8 @@ var opposite = map[token.Token]struct {
 	token.LSS: {token.LEQ, boundary}, token.LEQ: {token.LSS, boundary}, token.GTR: {token.GEQ, boundary}, token.GEQ: {token.GTR, boundary},
 }
 
-// findMutants lists the mutants of a file. Some do not compile.
+// findMutants lists the mutants of a file. Some do not compile. Two kinds of numbers have no mutant, because no caller may
+// depend on them: a result beside an error or false, and a count of time units, which one unit more hardly changes.
 func findMutants(file string, source []byte) (list []mutant, err error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
@@ -60,7 +61,7 @@ func findMutants(file string, source []byte) (list []mutant, err error) {
 	part := func(n ast.Node) string {
 		return string(source[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])
 	}
-	checks := map[ast.Node]bool{}
+	checks, harmless := map[ast.Node]bool{}, map[ast.Node]bool{}
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GenDecl:
@@ -73,14 +74,22 @@ func findMutants(file string, source []byte) (list []mutant, err error) {
 				add(negateCond, n.Cond.Pos(), n.Cond.End(), "!("+part(n.Cond)+")")
 			}
 		case *ast.BinaryExpr:
+			if isTimeUnit(n.X) || isTimeUnit(n.Y) {
+				harmless[n.X], harmless[n.Y] = true, true
+			}
 			if o, ok := opposite[n.Op]; ok && !checks[n] {
 				add(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.op.String())
 			}
 		case *ast.BasicLit:
-			if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && n.Kind == token.INT {
+			if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && n.Kind == token.INT && !harmless[n] {
 				add(constant, n.Pos(), n.End(), strconv.FormatInt(i+1, 10))
 			}
 		case *ast.ReturnStmt:
+			if last := len(n.Results) - 1; last > 0 && isFailure(n.Results[last]) {
+				for _, r := range n.Results {
+					harmless[r] = true
+				}
+			}
 			add(dropReturn, n.Pos(), n.End(), "")
 		case *ast.BranchStmt:
 			add(dropBranch, n.Pos(), n.End(), "")
@@ -105,4 +114,27 @@ func isErrorCheck(e ast.Expr) bool {
 	left, ok := b.X.(*ast.Ident)
 	right, ok2 := b.Y.(*ast.Ident)
 	return ok && ok2 && strings.HasPrefix(strings.ToLower(left.Name), "err") && right.Name == "nil"
+}
+
+// isFailure reports whether an expression is false, or an error by its name.
+func isFailure(e ast.Expr) bool {
+	if call, ok := e.(*ast.CallExpr); ok {
+		e = call.Fun
+	}
+	if s, ok := e.(*ast.SelectorExpr); ok {
+		pkg, ok := s.X.(*ast.Ident)
+		return ok && pkg.Name == "errors" || s.Sel.Name == "Errorf" || strings.HasPrefix(s.Sel.Name, "Err")
+	}
+	name, ok := e.(*ast.Ident)
+	return ok && (name.Name == "false" || strings.HasPrefix(name.Name, "err"))
+}
+
+// isTimeUnit reports whether an expression is a constant of package time, such as time.Second.
+func isTimeUnit(e ast.Expr) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	pkg, ok := s.X.(*ast.Ident)
+	return ok && pkg.Name == "time"
 }

@@ -24,6 +24,10 @@ func f(a, b int) (int, error) {
 			return 0, err
 		}
 		a++
+		time.Sleep(5 * time.Second)
+		if b == a {
+			return 4, fmt.Errorf("no")
+		}
 	}
 	return a, nil
 }
@@ -37,8 +41,8 @@ func f(a, b int) (int, error) {
 		got[m.kind] = append(got[m.kind], source[m.from:m.to]+" to "+m.new)
 	}
 	for kind, want := range map[string]string{
-		negateCond: "a == b || b >= 2 to !(a == b || b >= 2)", skipErrorCheck: "err != nil to err != nil && false", andOr: "|| to &&", eqNeq: "== to !=",
-		boundary: "< to <=; >= to >", constant: "7 to 8; 2 to 3; 0 to 1", dropReturn: "return 0, err to ; return a, nil to ", dropBranch: "continue to ", dropStmt: "a++ to ",
+		negateCond: "a == b || b >= 2 to !(a == b || b >= 2); b == a to !(b == a)", skipErrorCheck: "err != nil to err != nil && false", andOr: "|| to &&", eqNeq: "== to !=; == to !=",
+		boundary: "< to <=; >= to >", constant: "7 to 8; 2 to 3", dropReturn: "return 0, err to ; return 4, fmt.Errorf(\"no\") to ; return a, nil to ", dropBranch: "continue to ", dropStmt: "a++ to ; time.Sleep(5 * time.Second) to ",
 	} {
 		if text := strings.Join(got[kind], "; "); text != want {
 			t.Errorf("%s: %q, want %q", kind, text, want)
