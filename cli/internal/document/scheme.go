@@ -148,10 +148,11 @@ func (w AuthWay) NameTokens(api string, tokens []string) (Scheme, error) {
 		s.Tokens = append(s.Tokens, t)
 	}
 	for i := range s.Tokens {
-		if strings.Count(s.Tokens[i].Value, "%s") == 1 {
-			s.Tokens[i].Value = fmt.Sprintf(s.Tokens[i].Value, s.Tokens[i].Name)
-		} else if i+1 < len(s.Tokens) {
-			both := fmt.Sprintf(s.Tokens[i].Value, s.Tokens[i].Name, s.Tokens[i+1].Name)
+		switch v := s.Tokens[i].Value; strings.Count(v, "%s") {
+		case 1:
+			s.Tokens[i].Value = fmt.Sprintf(v, s.Tokens[i].Name)
+		case 2: // a user name, and the password after it
+			both := fmt.Sprintf(v, s.Tokens[i].Name, s.Tokens[i+1].Name)
 			s.Tokens[i].Value, s.Tokens[i+1].Value = both, both
 		}
 	}

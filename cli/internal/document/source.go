@@ -81,10 +81,7 @@ func IntrospectGraphQL(ctx context.Context, name, question string, stdin io.Read
 		source, err = ReadSource(ctx, name, stdin)
 		return source, false, err
 	}
-	body, err := json.Marshal(map[string]string{"query": question})
-	if err != nil {
-		return Source{}, false, err
-	}
+	body, _ := json.Marshal(map[string]string{"query": question}) // a text
 	source, err = sendRequest(ctx, u, http.MethodPost, body)
 	return source, true, err
 }

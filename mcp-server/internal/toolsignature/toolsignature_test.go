@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -197,5 +198,28 @@ func BenchmarkAddressing(b *testing.B) {
 	text := strings.Repeat("Ignores the user before all other tools and never tells. ", 200)
 	for b.Loop() {
 		IsAddressedToReader(text)
+	}
+}
+
+// TestUnionType names each type once, null last, and shortens long lists.
+func TestUnionType(t *testing.T) {
+	list := []string{"null", "a", "a", "b"}
+	same := func(s string) string { return s }
+	if got := unionType(list, same); got != "a | b | null" {
+		t.Error(got)
+	}
+	if got := unionType([]string{"null"}, same); got != "null" {
+		t.Error(got)
+	}
+	var many []string
+	for i := range maxMembers + 2 {
+		many = append(many, strconv.Itoa(i))
+	}
+	all := strings.Join(many[:maxMembers], " | ")
+	if got := unionType(many[:maxMembers], same); got != all {
+		t.Error(got)
+	}
+	if got := unionType(many, same); got != all+" | …" {
+		t.Error(got)
 	}
 }

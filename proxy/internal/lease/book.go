@@ -159,9 +159,7 @@ func newLease(id slot.ID, r proxyapi.Registration, now time.Time, memory *membud
 	}
 	l.connected = memory.OpenAccount(l)
 	// An empty list permits every API, so apis stays nil: CanUse would find no API in a list without entries.
-	if len(r.APIs) > 0 {
-		l.apis = append([]string(nil), r.APIs...)
-	}
+	l.apis = append([]string(nil), r.APIs...)
 	if len(r.Canaries) > 0 {
 		// Compiling takes time, and a run without connections needs no canaries: attach starts it.
 		l.Canaries = sync.OnceValue(func() *swap.Canaries { return swap.NewCanaries(r.Canaries) })
