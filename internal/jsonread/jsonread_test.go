@@ -235,3 +235,97 @@ func TestMany(t *testing.T) {
 		}
 	}
 }
+
+// TestEachByte puts each byte in each place of a text, instead of a byte and between two. The result is that of
+// encoding/json, whether the scanner gets the text at once or byte by byte.
+func TestEachByte(t *testing.T) {
+	const text = " {\t\"a\":\r\n[1,-20.5e+3 ,0E-7,\"x\\u00aF\\n/\",true,null,false,{},[ ]],\"b\":10}\n"
+	for at := range len(text) {
+		for b := range 128 {
+			for _, changed := range []string{text[:at] + string(rune(b)) + text[at+1:], text[:at] + string(rune(b)) + text[at:]} {
+				want := json.Valid([]byte(changed))
+				if _, err := Parse(changed, Options{}); (err == nil) != want {
+					t.Fatalf("%q: %v", changed, err)
+				}
+				var s Scanner
+				var err error
+				for i := range len(changed) {
+					for n := 0; n == 0 && err == nil; {
+						n, _, err = s.Scan([]byte{changed[i]})
+					}
+				}
+				if err == nil {
+					_, err = s.End()
+				}
+				if (err == nil) != want {
+					t.Fatalf("%q byte by byte: %v", changed, err)
+				}
+			}
+		}
+	}
+}
+
+// TestNode: what a node lacks is nil, empty or false.
+func TestNode(t *testing.T) {
+	n, err := Parse(`{"s":"x","n":1,"t":true,"f":false,"o":{"p":{"q":"deep"}},"l":[1,2],"text":"true"}`, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"s": "x", "n": "1", "t": "true", "none": ""} {
+		if got := n.TextOf(key); got != want {
+			t.Errorf("%s: %q", key, got)
+		}
+	}
+	if !n.IsTrue("t") || n.IsTrue("f") || n.IsTrue("text") || n.IsTrue("none") {
+		t.Error("only true is true")
+	}
+	if n.FollowKeys("o", "p").TextOf("q") != "deep" || n.FollowKeys("o", "x", "q") != nil || n.FollowKeys() != n {
+		t.Error("keys lead elsewhere")
+	}
+	o, l := n.GetValue("o"), n.GetValue("l")
+	if len(o.ObjectMembers()) != 1 || o.ListItems() != nil || l.ObjectMembers() != nil || len(l.ListItems()) != 2 {
+		t.Errorf("%v, %v", o, l)
+	}
+	var none *Node
+	if none.Is(Object) || none.GetValue("x") != nil || none.ObjectMembers() != nil || none.ListItems() != nil || l.GetValue("x") != nil {
+		t.Error("a missing node has values")
+	}
+}
+
+// TestListSpans yields members until the caller stops, or up to a mistake.
+func TestListSpans(t *testing.T) {
+	list := func(text string, most int) string {
+		var out []string
+		for s, err := range ListSpans(text) {
+			if err != nil {
+				out = append(out, err.Error())
+			} else {
+				out = append(out, s.Key+"="+text[s.Start:s.End])
+			}
+			if len(out) == most {
+				break
+			}
+		}
+		return strings.Join(out, "; ")
+	}
+	for text, want := range map[string]string{
+		`{"a":1,"b":[2],"a":"x","c":{},"d":true}`: "a=1; b=[2]; a=\"x\"; c={}; d=true", "[1, -2.5 ]": "=1; =-2.5", "[]": "",
+		"1": "line 1, column 1: a value alone; want an object or a list", `"x"`: "line 1, column 1: a value alone; want an object or a list",
+		"[1,x]": "=1; line 1, column 4: ",
+	} {
+		if got := list(text, 9); got != want && (!strings.HasSuffix(want, ": ") || !strings.HasPrefix(got, want)) {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	if got := list(`[1,2,x`, 1); got != "=1" {
+		t.Errorf("after the caller has stopped: %s", got)
+	}
+	var s Scanner
+	if _, _, err := s.Scan([]byte("x")); err == nil || err.Error()[:7] != "byte 0:" {
+		t.Errorf("%v", err)
+	}
+	_, _, first := s.Scan([]byte("1"))
+	if _, again := s.End(); first == nil || again == nil {
+		t.Errorf("after an error: %v, %v", first, again)
+	}
+}
