@@ -172,3 +172,84 @@ func TestDialFails(t *testing.T) {
 		t.Errorf("%v", c)
 	}
 }
+
+// TestFakeEngine: the stack's containers are those that docker ps lists by the label of a service. Without an engine
+// there is no stack, and no proxy.
+func TestFakeEngine(t *testing.T) {
+	if os.PathSeparator == '\\' {
+		t.Skip("the stand-in for docker is a shell script")
+	}
+	home, bin := t.TempDir(), t.TempDir()
+	script := "#!/bin/sh\ncase \"$*\" in $FAILS) exit 1;;\n" +
+		"*service=mcp-server\\ *) printf 'a-mcp-server-1\\ta\\t" + home + "\\nb-mcp-server-1\\tb\\t/b\\n';;\n" +
+		"*service=proxy\\ *) printf 'c-proxy-1\\tc\\t" + home + "\\na-proxy-1\\ta\\t/other\\na-proxy-2\\ta\\t" + home + "\\na-proxy-x\\ta\\t" + home + "\\n';;\n" +
+		"'exec -i a-mcp-server-1 codeforge relay'|'exec -i a-proxy-2 egress-proxy relay') echo >&2 started; exit 1;;\nesac\n"
+	if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	t.Setenv("FAILS", "-")
+	if name, err := FindContainer(t.Context(), home, ""); name != "a-mcp-server-1" || err != nil {
+		t.Errorf("the server is %q, %v", name, err)
+	}
+	for server, want := range map[string]string{
+		"a-mcp-server-1": "a-proxy-2", "b-mcp-server-1": "no proxy runs in the stack of b-mcp-server-1", "x": "no proxy runs in the stack of x",
+	} {
+		name, err := FindProxy(t.Context(), server)
+		if err != nil {
+			name += err.Error()
+		}
+		if name != want {
+			t.Errorf("the proxy of %s is %s, want %s", server, name, want)
+		}
+	}
+	for _, fails := range []string{"*service=mcp-server\\ *", "*service=proxy\\ *"} {
+		t.Setenv("FAILS", strings.ReplaceAll(fails, "\\", ""))
+		if name, err := FindProxy(t.Context(), "a-mcp-server-1"); err == nil || err.Error() != "docker ps: exit status 1" {
+			t.Errorf("%s fails: %q, %v", fails, name, err)
+		}
+	}
+	t.Setenv("FAILS", "*")
+	if name, err := FindContainer(t.Context(), home, ""); name != "" || err != nil {
+		t.Errorf("without an engine: %q, %v", name, err)
+	}
+	t.Setenv("FAILS", "-")
+	for name, dial := range map[string]func(context.Context, string) (net.Conn, error){"a-mcp-server-1": DialOperator, "a-proxy-2": DialProxy} {
+		if _, err := dial(t.Context(), name); err == nil || err.Error() != "docker exec: started" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := dial(t.Context(), "-x"); err == nil || !strings.Contains(err.Error(), "want docker://CONTAINER") {
+			t.Errorf("an option as a name: %v", err)
+		}
+	}
+	t.Setenv("PATH", "")
+	if _, err := DialProxy(t.Context(), "a-proxy-2"); err == nil || !strings.HasPrefix(err.Error(), "docker exec: ") {
+		t.Errorf("without docker: %v", err)
+	}
+}
+
+// TestStderrStart keeps the first line of the first 4 KiB.
+func TestStderrStart(t *testing.T) {
+	var s stderrStart
+	if got := s.firstLine(); got != "the relay in the container ended without a message" {
+		t.Error(got)
+	}
+	for _, part := range []string{"\n \nfirst\nsecond", strings.Repeat("x", maxText), "more"} {
+		if n, err := s.Write([]byte(part)); n != len(part) || err != nil {
+			t.Errorf("wrote %d, %v", n, err)
+		}
+	}
+	if got := s.firstLine(); got != "first" || s.buf.Len() != maxText {
+		t.Errorf("%q of %d bytes", got, s.buf.Len())
+	}
+}
+
+func TestIsComposeName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"p-proxy-1": true, "p-proxy-65535": true, "p-proxy-65536": false, "p-proxy-": false, "p-proxy-x": false, "x-proxy-1": false, "p-proxy-1-2": false,
+	} {
+		if got := isComposeName(name, "p", "proxy"); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
