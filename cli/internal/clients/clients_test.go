@@ -238,3 +238,60 @@ func TestCodex(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestReplaceFails: a file that has changed, is too large or cannot be copied stays as it is.
+func TestReplaceFails(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "new", "config.json")
+	at := time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)
+	if backup, err := ReplaceConfig(path, nil, []byte("one"), at); err != nil || backup != "" {
+		t.Fatalf("a new file: %q, %v", backup, err)
+	}
+	if backup, err := ReplaceConfig(path, []byte("one"), []byte("two"), time.Time{}); err != nil || backup != "" {
+		t.Errorf("without a copy: %q, %v", backup, err)
+	}
+	if _, err := ReplaceConfig(path, []byte("one"), []byte("three"), at); err == nil || !strings.Contains(err.Error(), "changed by another program") {
+		t.Errorf("a changed file: %v", err)
+	}
+	backup := path + ".20261130-090000.bak"
+	if got, err := ReplaceConfig(path, []byte("two"), []byte("three"), at); err != nil || got != backup {
+		t.Errorf("with a copy: %q, %v", got, err)
+	}
+	if _, err := ReplaceConfig(path, []byte("three"), []byte("four"), at); err == nil || !strings.HasPrefix(err.Error(), "keeping a copy: ") {
+		t.Errorf("a copy of this time exists: %v", err)
+	}
+	for file, want := range map[string]string{path: "three", backup: "two"} {
+		if text, err := os.ReadFile(file); err != nil || string(text) != want {
+			t.Errorf("%s: %q, %v", file, text, err)
+		}
+	}
+	if err := os.Truncate(path, maxFile); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ReadConfig(path); err != nil || len(text) != maxFile {
+		t.Errorf("the largest file: %d, %v", len(text), err)
+	}
+	if err := os.Truncate(path, maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{path, dir, filepath.Join(path, "x")} {
+		if text, err := ReadConfig(bad); err == nil {
+			t.Errorf("%s: %d bytes", bad, len(text))
+		}
+		if _, err := ReplaceConfig(bad, nil, nil, time.Time{}); err == nil {
+			t.Errorf("%s was replaced", bad)
+		}
+	}
+}
+
+// TestDiffContext shows two lines around a change, and none that is not there.
+func TestDiffContext(t *testing.T) {
+	for _, c := range []struct{ before, after, want string }{
+		{"", "", ""}, {"a", "a", " a"}, {"", "a\nb", "+a|+b"}, {"a\nb\n", "", "-a|-b"}, {"1\n2\n3\n4\n5\n6\n7", "1\n2\n3\nx\n5\n6\n7\n", " 2| 3|-4|+x| 5| 6"},
+		{"a\na", "a\na\na", " a| a|+a"}, {"a\nb", "b", "-a| b"}, {"1\n2\n3", "1\n2\n3\n4", " 2| 3|+4"},
+	} {
+		if got := strings.Join(DiffLines(c.before, c.after), "|"); got != c.want {
+			t.Errorf("%q to %q: %s, want %s", c.before, c.after, got, c.want)
+		}
+	}
+}
