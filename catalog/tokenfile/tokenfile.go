@@ -251,7 +251,7 @@ func (d *fileDecoder) readLogins(field string, n *jsonread.Node) []string {
 	return list
 }
 
-func isUnprintable(r rune) bool { return r <= ' ' || r > unicode.MaxASCII || r == 0x7f }
+func isUnprintable(r rune) bool { return r <= ' ' || r >= unicode.MaxASCII }
 
 func (d *fileDecoder) readSkills(field string, n *jsonread.Node) []string {
 	globs := d.ReadStrings(field, n, `["report-*"]`)

@@ -93,3 +93,11 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%d problems, want 4:\n%s", len(problems), problems)
 	}
 }
+
+func TestIsUnprintable(t *testing.T) {
+	for r, want := range map[rune]bool{0: true, ' ': true, '!': false, '~': false, 0x7f: true, 0x80: true, 'ä': true} {
+		if got := isUnprintable(r); got != want {
+			t.Errorf("%U: %t", r, got)
+		}
+	}
+}

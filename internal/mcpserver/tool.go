@@ -35,7 +35,7 @@ func MatchTool(pattern, name string) bool {
 		p, wide := utf8.DecodeRuneInString(pattern[i:]) // wide is 0 at the end
 		n, size := utf8.DecodeRuneInString(name[j:])
 		switch {
-		case p == '*' && wide > 0:
+		case p == '*':
 			star, mark = i, j
 			i++
 		case wide > 0 && (p == '?' || p == n):

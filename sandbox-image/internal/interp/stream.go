@@ -87,10 +87,8 @@ func (s *outputStream) pauseReading(full bool) {
 		d = min(pause, max(shortPause, time.Duration(int64(time.Since(s.since))*int64(s.room/2)/int64(s.read))))
 	}
 	s.read, s.since = 0, time.Now()
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-s.ended:
 	}
 }
