@@ -60,8 +60,10 @@ func (s *Stream) Write(p []byte) (int, error) {
 	if !s.terminal {
 		return s.file.Write(p)
 	}
-	_, err := s.file.WriteString(s.escapeText(string(p)))
-	return len(p), err
+	if _, err := s.file.WriteString(s.escapeText(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // WriteString writes text.
