@@ -108,7 +108,7 @@ finds_races() { # DIR
 }
 # Some tests of the other packages run without it: those that call package costtest, which measures one goroutine, and
 # these, which compute for long in one goroutine or in programs that are built without it.
-sums='Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|CallMemory|CharsetText|Charsets|ClientSuites|ConstantMemory|Definitions|Echoes|Encoded|EncodedOverrides|EncodedValue|EventBounds|FinalHeaders|LargeBodies|LedgerBrokenBody|Load|LoginAttacks|LoginBounds|ManyExchanges|MemoryShare|MessageBounds|MintedLong|MintedUnderLoad|MirrorHostile|Oracle|OthersGiveWay|PassedForms|PassedNames|PlanTenants|PostgresAway|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RefreshUnderLoad|Remote|Retention|ScrubbedAcrossCuts|SlowDisk|StashEntries|TenantDrafts|TotalBytes|UnclearLate|UnclearWithoutName|UnreadAnswers|VersionsGiveWay|Week'
+sums='AmbiguousBody|Attack(Bodies|Carried|Pass)|Bodies|Bombs|CallBodies|CallMemory|CharsetText|Charsets|ClientSuites|ConstantMemory|Definitions|Desync|Echoes|Encoded|EncodedOverrides|EncodedValue|EventBounds|FinalHeaders|Inspector|LargeBodies|LedgerBrokenBody|Load|LoginAttacks|LoginBounds|ManyExchanges|MemoryShare|MessageBounds|MintedLong|MintedUnderLoad|MirrorHostile|MostHashes|NothingIsLeft|OddResponses|Oracle|OthersGiveWay|PassedForms|PassedNames|PathsOfServers|PlanTenants|PostgresAway|Readings|ReadingsBite|ReadingsHTTP2|ReadingsMutated|RealServers|RefreshUnderLoad|Remote|Retention|Rules|ScrubbedAcrossCuts|SkillsConformance|SlowDisk|StashEntries|TenantDrafts|Tokens|TotalBytes|UnclearLate|UnclearWithoutName|UnreadAnswers|VersionsGiveWay|Week'
 # list_sums DIR... prints the names of tests in the directories that run without it.
 list_sums() {
 	local dir
