@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,13 +33,17 @@ func TestMain(m *testing.M) {
 	os.Exit(fakepeers.RunTests(m))
 }
 
-// leftOut are the client scenarios of the suites that the bridge does not have, each with the reason.
+// leftOut are the client scenarios of the suites that the bridge does not have, each with the reason. Those of extensions,
+// which belong to no version, are not run at all: the bridge uses no skills of upstream servers.
 var leftOut = map[string]string{
-	"auth/":     "the proxy logs in and puts the token in: mint.TestLoginConformance",
-	"sep-2640-": "skills of upstream servers are not used",
+	"auth/": "the proxy logs in and puts the token in: mint.TestLoginConformance",
 }
 
-// TestClientSuites runs the client scenarios of both suites, which know the two eras of the protocol.
+// measured is the scenario in which the suite measures how late the client reconnects. A busy machine is late.
+const measured = "sse-retry"
+
+// TestClientSuites runs the client scenarios of both suites, which know the two eras of the protocol. One process of Node
+// runs all scenarios of a version, because it takes longer to load a suite than to run a scenario.
 func TestClientSuites(t *testing.T) {
 	modules := testkit.InstallClients(t)
 	self, err := os.Executable()
@@ -53,33 +56,40 @@ func TestClientSuites(t *testing.T) {
 		"@modelcontextprotocol/conformance": {"2025-06-18", "2025-11-25"},
 		"conformance-next":                  {"2025-11-25", "2026-07-28"},
 	} {
-		script := filepath.Join(modules, suite, "dist/index.js")
-		for scenario, of := range scenarios(t, script) {
-			if prefix := without(scenario); prefix != "" {
-				used[prefix] = true
-				continue
-			}
-			for _, version := range versions {
-				if !slices.Contains(of, version) {
-					continue
+		for _, version := range versions {
+			t.Run(suite+" "+version, func(t *testing.T) {
+				run := func(which ...string) (string, error) {
+					args := append([]string{filepath.Join(modules, suite, "dist/index.js"), "client", "--command", self, "--spec-version", version,
+						"--timeout", strconv.FormatInt(testkit.Patience.Milliseconds(), 10)}, which...)
+					return fakepeers.RunNode(t, t.TempDir(), args...)
 				}
-				ran++
-				t.Run(suite+" "+scenario+" "+version, func(t *testing.T) {
-					t.Parallel()
-					var out string
-					var err error
-					for range 5 {
-						out, err = fakepeers.RunNode(t, t.TempDir(), script, "client", "--command", self, "--scenario", scenario, "--spec-version", version,
-							"--timeout", strconv.FormatInt(testkit.Patience.Milliseconds(), 10))
-						if !strings.Contains(out, "reconnected very late") { // the suite measures that, and a busy machine is late
-							break
-						}
+				out, _ := run("--suite", "all") // an error if any scenario fails, also one that is left out
+				for line := range strings.Lines(out) {
+					mark, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+					scenario, result, ok := strings.Cut(rest, ": ")
+					if !ok || mark != "✓" && mark != "✗" {
+						continue
 					}
-					if err != nil || strings.Contains(out, "FAILURE") || !strings.Contains(out, "SUCCESS") {
-						t.Errorf("%v\n%s", err, out)
+					if prefix := without(scenario); prefix != "" {
+						used[prefix] = true
+						continue
 					}
-				})
-			}
+					ran++
+					passed := mark == "✓" && !strings.HasPrefix(result, "0 passed")
+					tries := 1 // beside the others, a suite's server may answer too late to a client that looks for its version
+					if scenario == measured {
+						tries = 5
+					}
+					for ; !passed && tries > 0; tries-- {
+						alone, err := run("--scenario", scenario)
+						passed = err == nil && !strings.Contains(alone, "FAILURE") && strings.Contains(alone, "SUCCESS")
+						result = alone
+					}
+					if !passed {
+						t.Errorf("%s: %s\n%s", scenario, result, out)
+					}
+				}
+			})
 		}
 	}
 	if ran < 15 || len(used) != len(leftOut) {
@@ -97,28 +107,6 @@ func without(scenario string) string {
 	return ""
 }
 
-// scenarios are a suite's scenarios for clients, with the revisions that they are for.
-func scenarios(t *testing.T, script string) map[string][]string {
-	t.Helper()
-	out, err := fakepeers.RunNode(t, t.TempDir(), script, "list")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	_, list, _ := strings.Cut(out, "Client scenarios")
-	list, _, _ = strings.Cut(list, "\n\n")
-	all := map[string][]string{}
-	for line := range strings.Lines(list) {
-		name, versions, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "- "), " [")
-		if ok && strings.HasPrefix(strings.TrimSpace(line), "- ") {
-			all[name] = strings.Split(strings.TrimSuffix(versions, "]"), ",")
-		}
-	}
-	if len(all) < 20 {
-		t.Fatalf("%d scenarios in\n%s", len(all), out)
-	}
-	return all
-}
-
 // session is a bridge for a conformance scenario.
 type session struct {
 	to   *bridgewire.Writer
@@ -128,6 +116,10 @@ type session struct {
 
 // conform does what the suite's scenario asks of a client.
 func conform(url string) error {
+	name := os.Getenv("MCP_CONFORMANCE_SCENARIO")
+	if without(name) != "" {
+		return errors.New("left out")
+	}
 	in, inWrite := io.Pipe()
 	out, outWrite := io.Pipe()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
@@ -141,7 +133,7 @@ func conform(url string) error {
 	if err := s.to.Write(bridgewire.ToBridge{Start: &bridgewire.Start{URL: url, ConnectTimeoutMS: 50_000}}); err != nil {
 		return err
 	}
-	err := s.scenario(os.Getenv("MCP_CONFORMANCE_SCENARIO"))
+	err := s.scenario(name)
 	go io.Copy(io.Discard, out)
 	inWrite.Close()
 	return errors.Join(err, <-done)
