@@ -23,13 +23,20 @@ var packages = []string{
 // of their own.
 const OverlayVar = "CODEFORGE_E2E_OVERLAY"
 
-// build builds the binaries from the working tree into bin/e2e, or with an overlay into bin/e2e-disarm. A lock
-// serialises the test binaries of several packages. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
+// build is buildWith the overlay of OverlayVar. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
 func build(root string) (string, error) {
 	if dir := os.Getenv(binVar); dir != "" {
 		return dir, nil
 	}
-	overlay := os.Getenv(OverlayVar)
+	return buildWith(root, os.Getenv(OverlayVar))
+}
+
+// BuildShipped returns the folder of the binaries without an overlay, which it builds if they are not there.
+func BuildShipped(root string) (string, error) { return buildWith(root, "") }
+
+// buildWith builds the binaries from the working tree into bin/e2e, or with an overlay into bin/e2e-disarm. A lock
+// serialises the test binaries of several packages.
+func buildWith(root, overlay string) (string, error) {
 	dir := filepath.Join(root, "bin", "e2e")
 	if overlay != "" {
 		dir += "-disarm"
