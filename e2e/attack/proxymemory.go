@@ -21,7 +21,7 @@ const proxyLimit = 512 << 20
 // besiegedFor is how long each attack on the proxy's memory takes. CODEFORGE_SIEGE sets it, for example to 200s.
 func besiegedFor() time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("CODEFORGE_SIEGE"))
-	return cmp.Or(d, 8*time.Second)
+	return cmp.Or(d, 5*time.Second)
 }
 
 // proxyMemory are attacks that fill the proxy's memory so that the kernel ends it. Their runs have 64 requests each,

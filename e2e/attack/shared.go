@@ -16,7 +16,7 @@ import (
 const sharers = 8
 
 // byAnswers matches judges that need only the run's output and the requests that arrived.
-var byAnswers = regexp.MustCompile(`^(refused|swapped|scrubbed|notEchoed|nothingWhole)\([^()]*\)$|^unswapped\("\w+", false\)$`)
+var byAnswers = regexp.MustCompile(`^(refused|swapped|scrubbed|notEchoed|nothingWhole|never|once|unknownBoundary)\([^()]*\)$|^(twoReadings|overrideUnsent)$|^unswapped\("\w+", false\)$`)
 
 // ownProgram matches code that cannot run in a function beside other attacks.
 var ownProgram = regexp.MustCompile(`(?m)^import |REVERSED_|Deno\.exit|globalThis|addEventListener\("(error|unhandled)`)
