@@ -163,7 +163,7 @@ func eval[T any](t *testing.T, b *tab, script string) T {
 // wait waits until a script says true.
 func (b *tab) wait(t *testing.T, script string) {
 	t.Helper()
-	for deadline := time.Now().Add(testkit.Patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testkit.Patience); ; time.Sleep(50 * time.Millisecond) {
 		if eval[bool](t, b, "!!("+script+")") {
 			return
 		}

@@ -212,7 +212,7 @@ func costsLittle(t *testing.T, w *world.World, b *tab, id string) {
 	if len(pids) != 1 {
 		t.Fatalf("mcp-server is %v", pids)
 	}
-	const most, window = 2, 6 * time.Second
+	const most, window = 2, 4 * time.Second
 	origin := eval[string](t, b, "location.origin")
 	share := func(d time.Duration) float64 { return 100 * d.Seconds() / window.Seconds() }
 	more := 100.0
