@@ -216,6 +216,7 @@ func inside() map[string][]string {
 		"./cli/internal/cli":                {"saved-names"},
 		"./cli/internal/embedded":           {"folder-readonly"},
 		"./cli/internal/hostfolder":         {"folder-check", "folder-links"},
+		"./cli/internal/setuppage":          {"setup-user", "setup-host", "setup-origin", "setup-link", "setup-once", "setup-frames"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
 		"./mcp-server/internal/telemetry":   {"trace-method"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
@@ -223,7 +224,7 @@ func inside() map[string][]string {
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: shared-runs, operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, folders-stay-closed, never-printed, tenant-sessions, tenant-shares
+// Promise: shared-runs, operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, folders-stay-closed, never-printed, tenant-sessions, tenant-shares, setup-page
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

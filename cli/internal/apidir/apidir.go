@@ -92,6 +92,8 @@ type EntryCredential struct {
 	Login string
 	// Kind describes the value to type, e.g. ", the password".
 	Kind string
+
+	within []string // the path of the value in the credential of an example
 }
 
 // InvalidError lists the mistakes of an Entry.

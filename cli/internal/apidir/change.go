@@ -1,18 +1,22 @@
 package apidir
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
-	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // readConfig reads dir/NAME/config.json.
@@ -157,8 +161,16 @@ func RemoveAPI(dir, name string) error {
 	return os.Remove(folder)
 }
 
-// ReadExample returns the text of dir/NAME/config.json.example and the token names of its credentials, or nil.
-func ReadExample(dir, name string) (text []byte, tokens []string, err error) {
+// ListExamples lists the names of the APIs that have an example and no config.json.
+func ListExamples(dir string) []string {
+	paths, _ := filepath.Glob(filepath.Join(dir, "*", configFile+exampleSuffix)) // the pattern is valid
+	names := convert.Each(paths, func(path string) string { return filepath.Base(filepath.Dir(path)) })
+	return slices.DeleteFunc(names, func(name string) bool { return name == "example" || CheckFree(dir, name) != nil })
+}
+
+// ReadExample returns the text of dir/NAME/config.json.example and its credentials, or nil. A credential with several
+// secrets is there once for each of them.
+func ReadExample(dir, name string) (text []byte, credentials []EntryCredential, err error) {
 	f, err := os.Open(filepath.Join(dir, name, configFile+exampleSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -171,29 +183,95 @@ func ReadExample(dir, name string) (text []byte, tokens []string, err error) {
 	if text, err = io.ReadAll(io.LimitReader(f, 1<<20)); err != nil {
 		return nil, nil, err
 	}
-	tokens, err = jsonfile.ListKeys(text, "credentials")
-	return text, tokens, err
+	tokens, err := jsonfile.ListKeys(text, "credentials")
+	for _, token := range tokens {
+		credentials = append(credentials, listSecrets(text, token)...)
+	}
+	return text, credentials, err
 }
 
-// AddExample adds an example as an API, with the given credentials instead of the example's.
-func AddExample(dir, name string, text []byte, values map[string]secret.Value) (string, catalog.Problems, error) {
-	for token, value := range values {
-		path := []string{"credentials", token}
-		had, err := jsonfile.GetValue(text, path...)
-		if err != nil {
-			return "", nil, err
+// listSecrets returns the credential of a token name, once for each text that its owner must supply.
+func listSecrets(text []byte, token string) (out []EntryCredential) {
+	for _, within := range [][]string{
+		{"value"}, {"oauth2", "client_id"}, {"oauth2", "client_secret"},
+		{"aws", "access_key_id"}, {"aws", "secret_access_key"},
+	} {
+		had, err := jsonfile.GetValue(text, append([]string{"credentials", token}, within...)...)
+		if err != nil || had == nil {
+			continue
 		}
-		if had == nil {
-			return "", nil, fmt.Errorf("the example of %s has no %s", name, token)
+		c := EntryCredential{Name: token, within: within}
+		if len(within) > 1 {
+			c.Kind = ", " + strings.ReplaceAll(within[1], "_", " ")
 		}
-		if had, err := jsonfile.GetValue(text, append(path, "value")...); err == nil && had != nil {
-			path = append(path, "value")
+		out = append(out, c)
+	}
+	if len(out) == 0 { // the credential is a text
+		out = []EntryCredential{{Name: token}}
+	}
+	return out
+}
+
+// blank matches the part of a host that an example leaves to the user, such as your-team in your-team.atlassian.net.
+var blank = regexp.MustCompile(`\byour-[a-z]+\b`)
+
+// ListBlanks lists the parts of an example's hosts that the user must supply.
+func ListBlanks(text []byte) []string {
+	domains, _ := jsonfile.GetValue(text, "domains") // AddExample reports the mistakes of an example
+	return slices.Compact(slices.Sorted(slices.Values(blank.FindAllString(string(domains), -1))))
+}
+
+// FillBlank replaces a part of ListBlanks in an example. The value must be a label of a host name.
+func FillBlank(text []byte, name, value string) ([]byte, error) {
+	if !regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`).MatchString(value) {
+		return nil, fmt.Errorf("found no name for %s; want a-z, 0-9 and -, as in the address of the service", name)
+	}
+	return bytes.ReplaceAll(text, []byte(name), []byte(value)), nil
+}
+
+// BoundExample replaces the rules of an example that permit more than reads. Its refusals stay, because a later rule
+// may allow the same request. If ask is set, all other requests wait for a person; else they are refused.
+func BoundExample(text []byte, reads []string, ask bool) ([]byte, error) {
+	var old, rules []json.RawMessage
+	if list, err := jsonfile.GetValue(text, "rules"); err != nil || list != nil && json.Unmarshal(list, &old) != nil {
+		return nil, fmt.Errorf("%w: \"rules\" is not a list", jsonfile.ErrNotJSON)
+	}
+	add := func(r Rule) { rules = append(rules, json.RawMessage(jsonfile.FormatCompact(r))) }
+	isOther := func(method string) bool { return !slices.Contains(reads, method) }
+	for _, raw := range old {
+		var r Rule
+		_ = json.Unmarshal(raw, &r) // AddExample reports the mistakes of an example
+		isRead := r.GraphQL == "query" || len(r.Methods) > 0 && !slices.ContainsFunc(r.Methods, isOther)
+		switch {
+		case r.Then == "allow" && !isRead:
+			continue
+		case r.Then == "approve" && !isRead && !ask:
+			raw, _ = jsonfile.SetValue(raw, "refuse", "then") // it is JSON
 		}
-		if text, err = jsonfile.SetValue(text, value.Reveal(), path...); err != nil {
-			return "", nil, err
+		rules = append(rules, raw)
+	}
+	if len(old) == 0 {
+		add(Rule{Methods: reads, Then: "allow"})
+	}
+	if ask {
+		add(Rule{Then: "approve"})
+		for field, all := range map[string][]string{"restricted_methods": {}, "allowed_methods": operation.ListMethods()} {
+			if had, err := jsonfile.GetValue(text, field); err == nil && had != nil {
+				text, _ = jsonfile.SetValue(text, all, field) // it is JSON
+			}
 		}
 	}
+	return jsonfile.SetValue(text, rules, "rules")
+}
+
+// AddExample adds an example as an API, with the values of credentials instead of the example's.
+func AddExample(dir, name string, text []byte, credentials []EntryCredential) (string, catalog.Problems, error) {
 	text, err := jsonfile.SetValue(text, true, "active")
+	for _, c := range credentials {
+		if err == nil {
+			text, err = jsonfile.SetValue(text, c.Value.Reveal(), append([]string{"credentials", c.Name}, c.within...)...)
+		}
+	}
 	if err != nil {
 		return "", nil, err
 	}

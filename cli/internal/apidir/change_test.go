@@ -1,6 +1,8 @@
 package apidir_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,28 +82,67 @@ func TestRemove(t *testing.T) {
 // TestAddExample: the example's text stays, with the credential in both forms and "active" set.
 func TestAddExample(t *testing.T) {
 	const example = `{
-  "description": "A shop", "domains": ["api.shop.test"],
-  "credentials": {"A_TOKEN": "put_it_here", "B_TOKEN": {"value": "put_it_here", "in": ["query:key"]}},
+  "description": "A shop", "domains": ["your-shop.shop.test"],
+  "credentials": {"A_TOKEN": "put_it_here", "B_TOKEN": {"value": "put_it_here", "in": ["query:key"]},
+    "C_TOKEN": {"oauth2": {"provider": "google", "client_id": "put_it_here", "client_secret": "put_it_here", "scopes": ["x"]}}},
   "active": false
 }
 `
 	dir := folder(t, map[string]string{"config.json.example": example})
-	text, tokens, err := apidir.ReadExample(dir, "shop")
+	text, credentials, err := apidir.ReadExample(dir, "shop")
 	testkit.Must(t, err)
-	if !slices.Equal(tokens, []string{"A_TOKEN", "B_TOKEN"}) {
-		t.Errorf("tokens %q", tokens)
+	var names []string
+	for i, value := range []string{"first \"secret\"", "second-secret", "0123-id.apps.example", "third-secret"} {
+		names = append(names, credentials[i].Name+credentials[i].Kind)
+		credentials[i].Value = secret.New(value)
 	}
-	values := map[string]secret.Value{"A_TOKEN": secret.New("first \"secret\""), "B_TOKEN": secret.New("second-secret")}
-	_, _, err = apidir.AddExample(dir, "shop", text, values)
+	if !slices.Equal(names, []string{"A_TOKEN", "B_TOKEN", "C_TOKEN, client id", "C_TOKEN, client secret"}) {
+		t.Errorf("credentials %q", names)
+	}
+	if blanks := apidir.ListBlanks(text); !slices.Equal(blanks, []string{"your-shop"}) {
+		t.Errorf("blanks %q", blanks)
+	}
+	if _, err := apidir.FillBlank(text, "your-shop", `api.evil.test", "x`); err == nil {
+		t.Error("a blank takes more than a label")
+	}
+	text, err = apidir.FillBlank(text, "your-shop", "api")
+	testkit.Must(t, err)
+	_, _, err = apidir.AddExample(dir, "shop", text, credentials)
 	testkit.Must(t, err)
 	const want = `{
   "description": "A shop", "domains": ["api.shop.test"],
-  "credentials": {"A_TOKEN": "first \"secret\"", "B_TOKEN": {"value": "second-secret", "in": ["query:key"]}},
+  "credentials": {"A_TOKEN": "first \"secret\"", "B_TOKEN": {"value": "second-secret", "in": ["query:key"]},
+    "C_TOKEN": {"oauth2": {"provider": "google", "client_id": "0123-id.apps.example", "client_secret": "third-secret", "scopes": ["x"]}}},
   "active": true
 }
 `
 	if got := config(t, dir); got != want {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestBoundExample: the rules of an example that allow reads stay, and so do refusals. All others go, or wait for a person.
+func TestBoundExample(t *testing.T) {
+	const read, query = `{"methods":["GET"],"path":"/v1/**","then":"allow"}`, `{"methods":["POST"],"graphql":"query","then":"allow"}`
+	const refuse, held = `{"path":"/v1/admin/**","then":"refuse"}`, `{"path":"/v1/keys/**","then":"approve"}`
+	const write, ask = `{"methods":["POST"],"path":"/v1/refunds","then":"allow"}`, `{"methods":["POST"],"then":"approve"}`
+	const example = `{"restricted_methods":["DELETE"],"rules":[` + refuse + "," + held + "," + read + "," + write + "," + query + "," + ask + "]}"
+	for _, c := range []struct {
+		text string
+		ask  bool
+		want string
+	}{
+		{example, false, `{"restricted_methods":["DELETE"],"rules":[` + refuse + "," + strings.Replace(held, "approve", "refuse", 1) + "," + read + "," + query + "," + strings.Replace(ask, "approve", "refuse", 1) + "]}"},
+		{example, true, `{"restricted_methods":[],"rules":[` + refuse + "," + held + "," + read + "," + query + "," + ask + `,{"then":"approve"}]}`},
+		{`{"restricted_methods":["POST"]}`, false, `{"restricted_methods":["POST"],"rules":[{"methods":["GET","HEAD"],"then":"allow"}]}`},
+	} {
+		text, err := apidir.BoundExample([]byte(c.text), []string{"GET", "HEAD"}, c.ask)
+		testkit.Must(t, err)
+		var got bytes.Buffer
+		testkit.Must(t, json.Compact(&got, text))
+		if got.String() != c.want {
+			t.Errorf("%t: got %s", c.ask, got.String())
+		}
 	}
 }
 

@@ -106,8 +106,8 @@ names get the new NAME: GITHUB_WORK_AUTH_TOKEN in github-work.`,
 	flags.BoolVar(&o.only, "only-operations", false, "refuse requests that are not an operation of the document")
 	o.documentFlags(c)
 	// An example has what these flags say.
-	for _, name := range []string{"domain", "token", "in", "restrict", "reference", "description", "scheme", "read-only",
-		"ask-writes", "only-operations", "openapi", "graphql", "google"} {
+	for _, name := range []string{"domain", "token", "in", "restrict", "reference", "description", "scheme",
+		"only-operations", "openapi", "graphql", "google"} {
 		c.MarkFlagsMutuallyExclusive("example", name)
 	}
 	return c

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/apidir"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/internal/convert"
@@ -18,86 +20,104 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
+// addition is an API that lacks only its credentials. With an Example, which becomes the config.json, its Entry has
+// only the name and the credentials. Notes are the consequences that the user should know.
+type addition struct {
+	Entry   apidir.Entry
+	Example []byte
+	Notes   []string
+}
+
 // addAPI writes an API: from a document, from the example of its name, or from flags and answers.
 func (o *apiOptions) addAPI(ctx context.Context, e *Env, name string) error {
+	in := newPrompter(e)
+	a, err := o.prepareAPI(ctx, &in, name)
+	if err != nil {
+		return err
+	}
+	for i := range a.Entry.Credentials {
+		c := &a.Entry.Credentials[i]
+		if c.Value, err = in.askSecret(ctx, "Credential for "+safetext.OneLine(c.Name)+c.Kind+" (not shown): "); err != nil {
+			return err
+		}
+	}
+	path, warnings, err := o.writeAPI(a)
+	return o.printResult(ctx, e, a.Entry, path, warnings, err)
+}
+
+// prepareAPI finds everything about an API except its credentials, and checks it. It asks for missing flags if in is a
+// terminal. If a document uses up standard input, in becomes the terminal.
+func (o *apiOptions) prepareAPI(ctx context.Context, in *linePrompter, name string) (addition, error) {
+	e, none := in.e, addition{}
 	if strings.ContainsAny(name, ":.") {
 		// The user has probably given a host instead of a name.
 		if hosts, err := hostsOf(name); err == nil {
-			return usageError("%q is a host, and an API has a name too: codeforge api add NAME --domain %s",
+			return none, usageError("%q is a host, and an API has a name too: codeforge api add NAME --domain %s",
 				name, strings.Join(hosts, ","))
 		}
 	}
 	if err := apidir.CheckFree(o.apis, name); err != nil {
-		return err
+		return none, err
 	}
 	if flagName, from := o.documentFlag(); from != "" {
-		return o.addDocument(ctx, e, name, flagName, from)
+		return o.prepareDocument(ctx, in, name, flagName, from)
 	}
 	for flagName, given := range map[string]bool{
 		"--server": o.server != "", "--scheme": o.scheme != "", "--var": len(o.vars) > 0, "--only-operations": o.only,
 	} {
 		if given {
-			return usageError("%s goes with --openapi, --graphql or --google", flagName)
+			return none, usageError("%s goes with --openapi, --graphql or --google", flagName)
 		}
 	}
-	if o.hasNoDescription() {
-		text, tokens, err := apidir.ReadExample(o.apis, cmp.Or(o.example, name))
+	if o.example != "" || o.hasNoDescription() {
+		text, credentials, err := apidir.ReadExample(o.apis, cmp.Or(o.example, name))
 		if err != nil {
-			return err
+			return none, err
 		}
 		if text != nil {
-			return o.addExample(ctx, e, name, text, tokens)
+			return o.prepareExample(e, name, text, credentials)
 		}
 	}
 	if o.example != "" {
-		return fmt.Errorf("%s has no example of %q that could become the config.json of %s", o.apis, o.example, name)
+		return none, fmt.Errorf("%s has no example of %q that could become the config.json of %s", o.apis, o.example, name)
 	}
-	entry, err := o.askMissing(ctx, e, name)
+	entry, err := o.askMissing(ctx, *in, name)
 	if err != nil {
-		return err
+		return none, err
 	}
-	return o.finishAdding(ctx, e, newPrompter(e), entry)
+	return addition{Entry: entry}, o.checkEntry(entry)
 }
 
 func (o *apiOptions) hasNoDescription() bool {
-	return len(o.domains)+len(o.tokens)+len(o.surfaces)+len(o.restrict) == 0 && o.description == "" && o.reference == "" &&
-		!o.readOnly && !o.askWrites
+	return len(o.domains)+len(o.tokens)+len(o.surfaces)+len(o.restrict) == 0 && o.description == "" && o.reference == ""
 }
 
-// addExample uses an example as the config.json of an API.
-func (o *apiOptions) addExample(ctx context.Context, e *Env, name string, text []byte, tokens []string) error {
+// prepareExample makes an example the config.json of an API. The token names of another API's example change, because a
+// token name belongs to one API: for the API github-work, GITHUB_AUTH_TOKEN becomes GITHUB_WORK_AUTH_TOKEN.
+func (o *apiOptions) prepareExample(e *Env, name string, text []byte, credentials []apidir.EntryCredential) (
+	addition, error,
+) {
 	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes the config.json of %s.\n",
 		safetext.OneLine(cmp.Or(o.example, name)), safetext.OneLine(name))
-	if o.example != "" {
-		text, tokens = renameTokens(text, tokens, o.example, name)
+	var err error
+	if o.readOnly || o.askWrites {
+		text, err = apidir.BoundExample(text, readOnly(), o.askWrites)
 	}
-	in, values := newPrompter(e), map[string]secret.Value{}
-	for _, token := range tokens {
-		value, err := in.askSecret(ctx, "Credential for "+safetext.OneLine(token)+" (not shown): ")
-		if err != nil {
-			return err
+	for i := range credentials {
+		c := &credentials[i]
+		if o.example == "" || o.example == name {
+			break
 		}
-		values[token] = value
+		to := document.TokenName(name, strings.TrimPrefix(c.Name, document.TokenName(o.example, "")))
+		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(c.Name)+`\b`).ReplaceAll(text, []byte(to))
+		c.Name = to
 	}
-	path, warnings, err := apidir.AddExample(o.apis, name, text, values)
-	return o.printResult(ctx, e, name, path, warnings, err)
-}
-
-// renameTokens renames the tokens of an example for another API, because a token name belongs to one API: for the API
-// github-work, GITHUB_AUTH_TOKEN becomes GITHUB_WORK_AUTH_TOKEN.
-func renameTokens(text []byte, tokens []string, example, name string) ([]byte, []string) {
-	renamed := make([]string, 0, len(tokens))
-	for _, token := range tokens {
-		to := document.TokenName(name, strings.TrimPrefix(token, document.TokenName(example, "")))
-		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(token)+`\b`).ReplaceAll(text, []byte(to))
-		renamed = append(renamed, to)
-	}
-	return text, renamed
+	return addition{Entry: apidir.Entry{Name: name, Credentials: credentials}, Example: text}, err
 }
 
 // askMissing prompts for everything that the flags omit, and checks each answer at once.
-func (o *apiOptions) askMissing(ctx context.Context, e *Env, name string) (apidir.Entry, error) {
-	in := newPrompter(e)
+func (o *apiOptions) askMissing(ctx context.Context, in linePrompter, name string) (apidir.Entry, error) {
+	e := in.e
 	entry := apidir.Entry{
 		Name: name, Description: o.description, Domains: o.domains, Reference: o.reference, Restricted: o.restrict,
 	}
@@ -279,45 +299,48 @@ func (o *apiOptions) boundMethods(entry *apidir.Entry, doc *document.ImportedDoc
 	}
 }
 
-// finishAdding checks an entry, asks for its credentials, and writes it. The check comes first, so that no credential
-// is typed in vain.
-func (o *apiOptions) finishAdding(ctx context.Context, e *Env, in linePrompter, entry apidir.Entry) error {
-	trial := entry
-	trial.Credentials = slices.Clone(entry.Credentials)
-	for i := range trial.Credentials {
-		// Check loads the entry, so each credential needs a valid value, and another one than the rest.
-		trial.Credentials[i].Value = secret.New(fmt.Sprintf("not-typed-yet-%d", i))
-	}
-	if err := apidir.CheckEntry(o.apis, trial); err != nil {
-		return err
-	}
+// checkEntry checks an entry before its credentials are known, so that no credential is typed in vain.
+func (o *apiOptions) checkEntry(entry apidir.Entry) error {
+	entry.Credentials = slices.Clone(entry.Credentials)
 	for i := range entry.Credentials {
-		c := &entry.Credentials[i]
-		value, err := in.askSecret(ctx, "Credential for "+safetext.OneLine(c.Name)+c.Kind+" (not shown): ")
-		if err != nil {
-			return err
-		}
-		c.Value = value
+		// Check loads the entry, so each credential needs a valid value, and another one than the rest.
+		entry.Credentials[i].Value = secret.New(fmt.Sprintf("not-typed-yet-%d", i))
 	}
-	path, warnings, err := apidir.AddAPI(o.apis, entry)
-	return o.printResult(ctx, e, entry.Name, path, warnings, err)
+	return apidir.CheckEntry(o.apis, entry)
 }
 
-func (o *apiOptions) printResult(ctx context.Context, e *Env, name, path string, warnings catalog.Problems,
-	err error) error {
+// writeAPI writes an API whose credentials have their values.
+func (o *apiOptions) writeAPI(a addition) (path string, warnings catalog.Problems, err error) {
+	if a.Example != nil {
+		return apidir.AddExample(o.apis, a.Entry.Name, a.Example, a.Entry.Credentials)
+	}
+	return apidir.AddAPI(o.apis, a.Entry)
+}
+
+// printResult prints the path of a written API and the next step.
+func (o *apiOptions) printResult(ctx context.Context, e *Env, entry apidir.Entry, path string,
+	warnings catalog.Problems, err error) error {
 	if err != nil {
 		return err
 	}
 	printEach(e.Stderr, "warning: ", convert.Each(warnings, catalog.Problem.String))
-	state := o.waitForLoad(ctx, e, name, true)
+	state := o.waitForLoad(ctx, e, entry.Name, true)
 	if o.json {
-		return printJSON(e.Stdout, map[string]any{"name": name, "file": path})
+		return printJSON(e.Stdout, map[string]any{"name": entry.Name, "file": path})
 	}
-	fmt.Fprintf(e.Stdout, "Wrote %s (mode 0600). %s; codeforge api test %s tries it.\n", safetext.OneLine(path), state,
-		name)
+	fmt.Fprintln(e.Stdout, describeAdded(entry.Name, path, state))
+	if ops := entry.Operations; ops != nil {
+		fmt.Fprintf(e.Stdout, "Wrote %s (%s) beside it.\n",
+			safetext.OneLine(filepath.Join(filepath.Dir(path), operation.FileName)), formatKilobytes(len(ops.File)))
+	}
 	if o.plain {
 		fmt.Fprint(e.Stdout, "The API permits only https. To permit http, add \"allow_http\": true to the file. If the "+
 			"service runs on this\nmachine or network, also add its address, e.g. \"allow_private\": [\"127.0.0.1/32\"].\n")
 	}
 	return nil
+}
+
+// describeAdded says that an API is written, and names the next step.
+func describeAdded(name, path string, state loadEffect) string {
+	return fmt.Sprintf("Wrote %s (mode 0600). %s; codeforge api test %s tries it.", safetext.OneLine(path), state, name)
 }

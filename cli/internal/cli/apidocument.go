@@ -84,20 +84,23 @@ func importText(flagName string, text []byte, with document.Options) (*document.
 	return openapi.FromTree(root, with)
 }
 
-func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, from string) error {
-	in := newPrompter(e)
+// prepareDocument makes an API of a document.
+func (o *apiOptions) prepareDocument(ctx context.Context, in *linePrompter, name, flagName, from string) (
+	addition, error,
+) {
+	e, none := in.e, addition{}
 	if from == "-" && in.terminal {
-		return usageError("%s - reads the document from standard input, which is a terminal", flagName)
+		return none, usageError("%s - reads the document from standard input, which is a terminal", flagName)
 	}
 	if len(o.surfaces) > 0 && flagName != "--graphql" {
-		return usageError("--in does not go with %s, which says where credentials are; --scheme chooses", flagName)
+		return none, usageError("--in does not go with %s, which says where credentials are; --scheme chooses", flagName)
 	}
 	source, doc, err := o.readDocument(ctx, e, flagName, from, document.Options{
 		Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: strings.Join(o.surfaces, ","),
 		Methods: o.operationMethods(),
 	})
 	if err != nil {
-		return err
+		return none, err
 	}
 	out := e.Stdout
 	if o.json {
@@ -105,34 +108,28 @@ func (o *apiOptions) addDocument(ctx context.Context, e *Env, name, flagName, fr
 	}
 	printDocument(out, name, doc)
 	if source.Name == "-" && len(doc.Scheme.Tokens) > 0 { // the document has used up standard input
-		tty, err := os.Open(terminalDevice)
+		tty, err := os.Open(terminalDevice) // open until the process ends
 		if err != nil {
-			return errors.New("the document came by standard input, so the credential cannot; want a file or a URL, or " +
+			return none, errors.New("the document came by standard input, so the credential cannot; want a file or a URL, or " +
 				"--scheme none")
 		}
-		defer tty.Close()
 		with := *e
 		with.Stdin = tty
-		in = newPrompter(&with)
+		*in = newPrompter(&with)
 	}
 	// Hosts are chosen before the credential is typed: it may go to each of them.
-	if err := o.chooseHosts(ctx, in, out, doc); err != nil {
-		return err
+	closed, err := o.chooseHosts(ctx, *in, doc)
+	if err != nil {
+		return none, err
 	}
+	printEach(out, "  note  ", closed)
 	file, err := renderOperations(doc)
 	if err != nil {
-		return err
+		return none, err
 	}
 	entry := o.newEntry(name, doc)
 	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
-	if err := o.finishAdding(ctx, e, in, entry); err != nil {
-		return err
-	}
-	if !o.json {
-		fmt.Fprintf(out, "Wrote %s (%s) beside it.\n",
-			safetext.OneLine(filepath.Join(o.apis, name, operation.FileName)), formatKilobytes(len(file)))
-	}
-	return nil
+	return addition{Entry: entry, Notes: slices.Concat(doc.Notes, closed)}, o.checkEntry(entry)
 }
 
 // operationMethods returns the methods that operations may have, or nil for all.

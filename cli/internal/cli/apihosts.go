@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,9 +16,10 @@ import (
 
 // chooseHosts removes from a document all hosts that the user does not open. These stay open: the hosts under the first
 // server's registered domain, those of --domain, and those that the user confirms one by one. The author of a document
-// could name any host, and code may send the credential to every open host.
-func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Writer,
-	doc *document.ImportedDocument) error {
+// could name any host, and code may send the credential to every open host. It returns a note for each closed host.
+func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, doc *document.ImportedDocument) (
+	notes []string, err error,
+) {
 	main := registeredDomain(serverHost(doc.Head.Server))
 	var open []string
 	closed := map[string]bool{}
@@ -30,7 +30,7 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Wr
 			answer, err := in.askLine(ctx, question, "--domain",
 				func(s string) (string, error) { return strings.ToLower(s), nil })
 			if err != nil {
-				return err
+				return nil, err
 			}
 			yes = answer == "y" || answer == "yes"
 		}
@@ -39,15 +39,15 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, out io.Wr
 			continue
 		}
 		closed[host] = true
-		fmt.Fprintf(out, "  note  %s is not of %s and stays closed, with the operations there; --domain %s opens it\n",
-			safetext.OneLine(host), safetext.OneLine(main), safetext.OneLine(host))
+		notes = append(notes, fmt.Sprintf("%s is not of %s and stays closed, with the operations there; --domain %s opens it",
+			host, main, host))
 	}
 	doc.Hosts = open
 	doc.Operations = slices.DeleteFunc(doc.Operations, func(l operation.Line) bool { return closed[serverHost(l.Server)] })
 	if doc.Head.Operations = len(doc.Operations); len(doc.Operations) == 0 {
-		return &document.UnsupportedError{Found: "operations at closed hosts only", Want: "--domain for one of them"}
+		return nil, &document.UnsupportedError{Found: "operations at closed hosts only", Want: "--domain for one of them"}
 	}
-	return nil
+	return notes, nil
 }
 
 // registeredDomain returns the registered domain of a host (public suffix plus one label), or the host if it has none.

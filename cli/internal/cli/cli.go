@@ -158,7 +158,9 @@ codeforge COMMAND --help shows more.`,
 		{"Start and stop", []*cobra.Command{
 			initCommand(e), upCommand(e), downCommand(e), statusCommand(e), doctorCommand(e), tryCommand(e), stateCommand(e),
 		}},
-		{"APIs", []*cobra.Command{apiCommand(e), mcpCommand(e), packageCommand(e), folderCommand(e), checkCommand(e)}},
+		{"APIs", []*cobra.Command{
+			setupCommand(e), apiCommand(e), mcpCommand(e), packageCommand(e), folderCommand(e), checkCommand(e),
+		}},
 		{"Credentials that change", []*cobra.Command{
 			loginCommand(e), logoutCommand(e), credentialsCommand(e), secretsCommand(e),
 		}},

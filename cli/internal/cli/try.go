@@ -84,9 +84,10 @@ func (o *apiOptions) addTryAPI(ctx context.Context, e *Env) error {
 	if e.isInContainer() {
 		return errors.New("the container cannot write apis/: run codeforge try on the host")
 	}
-	path, warnings, err := apidir.AddAPI(o.apis, apidir.Entry{
+	entry := apidir.Entry{
 		Name: tryName, Description: "Weather: forecasts and history for coordinates, without a key",
 		Domains: []string{"api.open-meteo.com"}, Reference: "https://open-meteo.com/en/docs", Allowed: readOnly(),
-	})
-	return o.printResult(ctx, e, tryName, path, warnings, err)
+	}
+	path, warnings, err := apidir.AddAPI(o.apis, entry)
+	return o.printResult(ctx, e, entry, path, warnings, err)
 }

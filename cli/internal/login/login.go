@@ -25,6 +25,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/convert"
+	"github.com/codeforge-mcp/codeforge/internal/tcpsocket"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 )
 
@@ -103,7 +104,7 @@ func (l *Listener) WaitForRedirect(ctx context.Context, started credentialapi.St
 	srv := &http.Server{
 		Handler: w, ReadTimeout: most, ReadHeaderTimeout: most, MaxHeaderBytes: 64 << 10, //nolint:mnd // bytes
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, strangerKey{}, isForeignPeer(c))
+			return context.WithValue(ctx, strangerKey{}, tcpsocket.IsForeignPeer(c))
 		},
 	}
 	for _, p := range l.ports {

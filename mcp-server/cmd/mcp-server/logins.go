@@ -14,10 +14,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/time/rate"
 
+	"github.com/codeforge-mcp/codeforge/internal/consolestyle"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/accesstoken"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/authserver"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
@@ -90,7 +90,7 @@ func (d *daemon) openAuthServer(checks *guard.Config) (err error) {
 		}
 	}
 	d.logins = authserver.New(authserver.Config{
-		Issuer: d.settings.PublicURL, DB: db, Style: console.StyleSheet(), Log: d.log,
+		Issuer: d.settings.PublicURL, DB: db, Style: consolestyle.Sheet(), Log: d.log,
 		FindTenant: d.tenants.findProof, HasTenant: d.tenants.hasProof, ListAPIs: d.tenants.listAPIs,
 	})
 	checks.CanRevoke, checks.LoginPage = true, authserver.AuthorizePath

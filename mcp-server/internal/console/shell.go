@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/consolestyle"
 )
 
 // files are the files of the shell.
@@ -34,12 +36,16 @@ type staticFiles map[string]staticFile
 
 func newShell() staticFiles {
 	s := staticFiles{}
+	add := func(name string, text []byte) {
+		sum := sha256.Sum256(text)
+		s[name] = staticFile{text, types[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`}
+	}
 	entries, _ := fs.ReadDir(files, "web") // embedded
 	for _, e := range entries {
 		text, _ := files.ReadFile(path.Join("web", e.Name()))
-		sum := sha256.Sum256(text)
-		s[e.Name()] = staticFile{text, types[path.Ext(e.Name())], `"` + hex.EncodeToString(sum[:8]) + `"`}
+		add(e.Name(), text)
 	}
+	add("console.css", consolestyle.Sheet())
 	s[""] = s["index.html"]
 	return s
 }
@@ -60,10 +66,4 @@ func (s staticFiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", f.tag)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
 	}
-}
-
-// StyleSheet returns the style sheet of the console, for pages on the public host.
-func StyleSheet() []byte {
-	text, _ := files.ReadFile("web/console.css") // embedded
-	return text
 }
