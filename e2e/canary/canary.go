@@ -68,6 +68,9 @@ func New(name string) *Canary { return With(name, core(37)) }
 // NewHard makes a credential with characters that percent, JSON, HTML and base64 encoders treat differently.
 func NewHard(name string) *Canary { return With(name, core(14)+hard+core(14)) }
 
+// NewEscaped makes a credential with percent escapes, as the sessions of many frameworks have them.
+func NewEscaped(name string) *Canary { return With(name, core(14)+"%3A"+core(14)+"%2F"+core(14)+"%3D") }
+
 // With makes a canary of a given value.
 func With(name, value string) *Canary {
 	c := &Canary{Name: name, value: value, Set: Set{pieces: map[[head]byte][]piece{}}}

@@ -125,7 +125,7 @@ func groups() []group {
 			{defence: "multipart", attacks: []string{"multipart: an extended name", "multipart: two Content-Dispositions the other way", "multipart: the author's boundary", "overrides behind a boundary within a line"}},
 			{defence: "once", attacks: []string{"any-parameter credential twice", "header credential in two headers"}},
 			{defence: "scrub-headers", attacks: []string{"echo in the place location", "trailers read raw"}},
-			{defence: "forms", attacks: []string{"echo as base64-1 of HTTPBIN_TOKEN", "echo as hex-upper of HTTPBIN_TOKEN"}},
+			{defence: "forms", attacks: []string{"echo as base64-1 of HTTPBIN_TOKEN", "echo as hex-upper of HTTPBIN_TOKEN", "echo of a cookie's value, decoded and in the place body"}},
 			{defence: "charset", attacks: []string{"echo in utf-32-be as json-u", "echo in cp037 as base64-1", "echo in utf-16-le as hex"}},
 			{defence: "compression", attacks: []string{"compression as an oracle, asked for", "compression as an oracle, of a server that compresses without asking"}},
 			{defence: "codings", attacks: []string{"echo under br", "echo under zstd"}},

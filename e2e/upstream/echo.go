@@ -30,6 +30,12 @@ func secretOf(r *http.Request) string {
 		return v
 	case "header":
 		return r.Header.Get(field)
+	case "cookie":
+		c, err := r.Cookie(field)
+		if err != nil {
+			return ""
+		}
+		return c.Value
 	case "user", "password":
 		u, p, _ := r.BasicAuth()
 		if kind == "user" {
@@ -67,6 +73,16 @@ func formed(r *http.Request) string {
 			b[i], b[j] = b[j], b[i]
 		}
 		return string(b)
+	case "decoded", "decoded-base64":
+		// As servers decode the value of a cookie.
+		text, err := url.PathUnescape(secret)
+		if err != nil {
+			return "error: " + err.Error()
+		}
+		if form == "decoded" {
+			return text
+		}
+		return base64.StdEncoding.EncodeToString([]byte(text))
 	case "basic-auth":
 		return base64.StdEncoding.EncodeToString([]byte("user:" + secret))
 	}

@@ -34,13 +34,14 @@ var tokens = []string{
 }
 
 // Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat
-// differently.
+// differently, HTTPBIN_NAMED has percent escapes.
 func Canaries() map[string]*canary.Canary {
 	out := map[string]*canary.Canary{}
 	for _, name := range tokens {
 		out[name] = canary.New(name)
 	}
 	out["HTTPBIN_HARD"] = canary.NewHard("HTTPBIN_HARD")
+	out["HTTPBIN_NAMED"] = canary.NewEscaped("HTTPBIN_NAMED")
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 // oauth2 gets access tokens from a token endpoint (RFC 6749).
@@ -166,10 +167,12 @@ func parseToken(a *Answer) (grant, error) {
 }
 
 // isPlausible reports whether a text may be a token, and not one that is common in requests and responses. The proxy
-// replaces a token in the responses of every API, and refuses requests that contain it.
+// replaces a token in the responses of every API, and refuses requests that contain it. The same holds for the text
+// that the token's percent escapes stand for.
 func isPlausible(token string) bool {
-	return !strings.Contains(token, " ") && isRandom(token) && !slices.ContainsFunc(ofNothing, func(hash string) bool {
-		return strings.Contains(hash, strings.ToLower(token))
+	return !slices.ContainsFunc(multisearch.ListReadings(token), func(text string) bool {
+		isPart := func(hash string) bool { return strings.Contains(hash, strings.ToLower(text)) }
+		return strings.Contains(text, " ") || !isRandom(text) || slices.ContainsFunc(ofNothing, isPart)
 	})
 }
 

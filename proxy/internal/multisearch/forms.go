@@ -9,16 +9,69 @@ import (
 	"golang.org/x/text/encoding/charmap"
 )
 
+const (
+	// leastReading is the length in bytes of the shortest reading of a value. Responses contain shorter texts by chance.
+	leastReading = 8
+	// maxReadings bounds the readings of a value: a server that issues values may nest thousands of escapes.
+	maxReadings = 3
+)
+
 // ListForms returns the patterns that find a value as a server may echo it:
 //   - literally and escaped
 //   - in base64, at every alignment and in both alphabets
 //   - in hexadecimal digits of either case
 //   - if the value is ASCII: in UTF-16 (also in base64), UTF-32 and EBCDIC
+//   - all of these after the server has decoded percent escapes in the value
 func ListForms(value string, id int) []Pattern {
+	var ps []Pattern
+	for _, text := range ListReadings(value) {
+		ps = append(ps, listFormsOfText(text, id)...)
+	}
+	return ps
+}
+
+// ListReadings returns a value as servers read it: the value, and the texts of printable ASCII that its percent escapes
+// stand for after one decoding and after two. Frameworks decode the value of a cookie, and sessions often contain
+// escapes.
+func ListReadings(value string) []string {
+	list := []string{value}
+	for len(list) < maxReadings {
+		text := UnescapePercent(value)
+		// A line feed in a pattern would make a Reader hold back whole lines of all responses.
+		if text == value || len(text) < leastReading || strings.ContainsFunc(text, isUnprintable) {
+			break
+		}
+		list, value = append(list, text), text
+	}
+	return list
+}
+
+func isUnprintable(r rune) bool { return r < ' ' || r > '~' }
+
+// UnescapePercent decodes each percent sign that is followed by two hexadecimal digits, and leaves the others.
+func UnescapePercent(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if c, err := hex.DecodeString(text[i+1 : i+3]); err == nil {
+				b.WriteByte(c[0])
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}
+
+// listFormsOfText returns the patterns of one reading.
+func listFormsOfText(value string, id int) []Pattern {
 	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
-	// HTML forms write a space as a plus sign.
-	if strings.Contains(value, " ") {
-		ps = append(ps, Pattern{Text: strings.ReplaceAll(value, " ", "+"), ID: id, Escaped: true})
+	// HTML forms write a space as a plus sign, and a server that reads a plus sign so may echo a space.
+	for _, pair := range [][2]string{{" ", "+"}, {"+", " "}} {
+		if strings.Contains(value, pair[0]) {
+			ps = append(ps, Pattern{Text: strings.ReplaceAll(value, pair[0], pair[1]), ID: id, Escaped: true})
+		}
 	}
 	if isASCII(value) {
 		ps = append(ps, listCharsetForms(value, id)...)
@@ -35,11 +88,12 @@ func ListForms(value string, id int) []Pattern {
 
 // ListLowerForms returns the patterns that find a value in case-insensitive text, such as a header's name. The patterns
 // are in lower case: use ContainsFold, or search text in lower case.
-func ListLowerForms(value string, id int) []Pattern {
-	return []Pattern{
-		{Text: strings.ToLower(value), ID: id, Escaped: true},
-		{Text: hex.EncodeToString([]byte(value)), ID: id},
+func ListLowerForms(value string, id int) (ps []Pattern) {
+	for _, text := range ListReadings(value) {
+		ps = append(ps, Pattern{Text: strings.ToLower(text), ID: id, Escaped: true},
+			Pattern{Text: hex.EncodeToString([]byte(text)), ID: id})
 	}
+	return ps
 }
 
 // listCharsetForms returns the forms in character sets that are not supersets of ASCII.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 // swapHeaders swaps token names in all headers, Authorization first.
@@ -162,7 +163,7 @@ func isPlainPath(escaped string) bool {
 				return false
 			}
 		}
-		escaped = unescapePercent(escaped)
+		escaped = multisearch.UnescapePercent(escaped)
 	}
 	return true
 }
@@ -175,21 +176,7 @@ func canBeginQuery(escaped, marks string) bool {
 		if strings.ContainsAny(escaped, marks) {
 			return true
 		}
-		escaped = unescapePercent(escaped)
+		escaped = multisearch.UnescapePercent(escaped)
 	}
 	return false
-}
-
-// unescapePercent decodes each percent sign that is followed by two hexadecimal digits, and leaves the others.
-func unescapePercent(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isHexDigit(s[i+1]) && isHexDigit(s[i+2]) {
-			b.WriteByte(decodeHexDigit(s[i+1])<<4 | decodeHexDigit(s[i+2]))
-			i += 2
-			continue
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 const long = 2 << 20
@@ -386,7 +387,7 @@ func TestOneReadingHead(t *testing.T) {
 		}
 		path, query, _ := strings.Cut(tc.url, "?")
 		req.URL.RawPath, req.URL.RawQuery = path, query
-		req.URL.Path = unescapePercent(path)
+		req.URL.Path = multisearch.UnescapePercent(path)
 		for i := 0; i < len(tc.header); i += 2 {
 			req.Header[tc.header[i]] = append(req.Header[tc.header[i]], tc.header[i+1])
 		}

@@ -51,6 +51,17 @@ await show(
   }),
 );
 
+// name: echo of a cookie's value, {form} and in the place {place}
+// judge: scrubbed("HTTPBIN_NAMED", false)
+// each: form = decoded decoded-base64
+// each: place = body cookie location header
+await show(
+  fetch("https://httpbin.test/x/echo?t=TRIAL&what=cookie:session&form={form}&place={place}", {
+    headers: { Cookie: "session=HTTPBIN_NAMED" },
+    redirect: "manual",
+  }),
+);
+
 // name: go-httpbin /headers
 // judge: scrubbed("HTTPBIN_HARD", true)
 await show(fetch("https://httpbin.test/headers?t=TRIAL", auth("HTTPBIN_HARD")));
