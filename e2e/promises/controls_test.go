@@ -95,6 +95,7 @@ var promisesOf = map[string][]string{
 	"client-room":        {"hosted-logins"},
 	"client-once":        {"hosted-logins"},
 	"client-bound":       {"hosted-logins"},
+	"client-approved":    {"hosted-logins"},
 	"memory-budget":      {"one-memory-budget"},
 	"memory-patience":    {"one-memory-budget"},
 	"memory-limit":       {"memory-limits"},

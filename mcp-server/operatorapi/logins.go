@@ -12,7 +12,8 @@ import (
 type HostedClient struct {
 	// ID identifies the login. Its end needs the ID.
 	ID string `json:"id"`
-	// Name is the client's claim. Redirects are the addresses to which it may lead a browser.
+	// Name is the client's claim. Redirects has the address to which the client led the browser. Of a login from before
+	// this was stored, it has all addresses to which the client may lead one.
 	Name      string   `json:"name"`
 	Redirects []string `json:"redirects"`
 	Tenant    string   `json:"tenant"`

@@ -143,6 +143,23 @@ var documentAttacks = []attack{
 		f.wait(documentFresh + time.Second)
 		return early || f.open(t, f.browser(t), f.query(s.id)) != nil || f.renew(t, s.id+"/", p.Refresh).Access != ""
 	}},
+	{"a document that takes another client's name after the approval", "client-approved", func(t *testing.T, f *forge) bool {
+		name, redirects := "Evil", []string{callback}
+		s := newSite(t, f.openGuard(), func(d map[string]any) { d["client_name"], d["redirect_uris"] = name, redirects })
+		f.exchange(t, s.id, f.code(t, s.id))
+		s.mu.Lock()
+		name, redirects = "Claude", []string{"https://claude.ai/callback"}
+		s.mu.Unlock()
+		f.wait(documentFresh + time.Second)
+		// Anyone on the internet can make the server read the document again.
+		f.open(t, f.browser(t), f.query(s.id, "redirect_uri", redirects[0]))
+		list, err := f.ListLogins(t.Context())
+		testkit.Must(t, err)
+		if len(list) != 1 || s.count() != 2 {
+			t.Fatalf("%d logins, %d requests", len(list), s.count())
+		}
+		return list[0].Client.Name != "Evil" || !slices.Equal(list[0].Client.Redirects, []string{callback})
+	}},
 	{"URLs of documents in other spellings", "", func(t *testing.T, f *forge) bool {
 		s := newSite(t, f.openGuard(), nil)
 		for _, id := range []string{s.URL, s.URL + "/", s.URL + "/a/../client.json", s.id + "?x", s.id + "?", s.id + "#x", strings.Replace(s.id, "https://", "https://user@", 1), strings.Replace(s.id, "https", "http", 1), s.URL + "/%63lient.json", s.URL + "//client.json", s.id + "/"} {

@@ -112,7 +112,8 @@ func (s *Server) readRequest(r *http.Request, query string) (p request, c client
 		return p, c, err
 	}
 	p = request{
-		client: c.ID, redirect: v.Get("redirect_uri"), state: v.Get("state"), challenge: v.Get("code_challenge"),
+		client: c.ID, name: c.Name, redirect: v.Get("redirect_uri"),
+		state: v.Get("state"), challenge: v.Get("code_challenge"),
 	}
 	//defence:client-redirect
 	if !c.hasRedirect(p.redirect) {

@@ -42,13 +42,15 @@ type store struct {
 
 // request is an authorization request of a client that a tenant's user has signed in for.
 type request struct {
-	client, redirect, state, challenge string
-	tenant, proof                      string
+	client, name, redirect, state, challenge string
+	tenant, proof                            string
 }
 
 // Login is a client that a tenant's user has approved.
 type Login struct {
-	ID     string
+	ID string
+	// Client has the name and the redirect URI that the user saw: a client can change its document later. A login from
+	// before this was stored has the client's current ones.
 	Client client
 	Tenant string
 	// Began is the time of the approval, Used the time of the last token.
@@ -153,9 +155,9 @@ func (s store) removeOneTimeCode(ctx context.Context, code string) error {
 func (s store) addRequest(ctx context.Context, id, cookie string, p request) error {
 	return s.db.Transact(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO login_request
-			(hash, cookie, client, redirect, state, challenge, tenant, proof, until)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, hashSecret(id), hashSecret(cookie),
-			p.client, p.redirect, p.state, p.challenge, p.tenant, p.proof, s.fromNow(approveTime))
+			(hash, cookie, client, name, redirect, state, challenge, tenant, proof, until)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, hashSecret(id), hashSecret(cookie),
+			p.client, p.name, p.redirect, p.state, p.challenge, p.tenant, p.proof, s.fromNow(approveTime))
 		if err == nil {
 			err = s.keepLatest(ctx, tx, "login_request", "hash", "until", p.tenant, maxRequests)
 		}
@@ -196,10 +198,10 @@ func (s store) takeRow(ctx context.Context, statement string, args ...any) (requ
 	return scanRequest(s.db.QueryRowContext(ctx, statement+requestColumns, args...))
 }
 
-const requestColumns = `client, redirect, state, challenge, tenant, proof`
+const requestColumns = `client, name, redirect, state, challenge, tenant, proof`
 
 func scanRequest(row *sql.Row) (p request, err error) {
-	err = row.Scan(&p.client, &p.redirect, &p.state, &p.challenge, &p.tenant, &p.proof)
+	err = row.Scan(&p.client, &p.name, &p.redirect, &p.state, &p.challenge, &p.tenant, &p.proof)
 	return p, replaceNoRows(err)
 }
 
@@ -230,8 +232,9 @@ func (s store) exchangeCode(ctx context.Context, code string, isAllowed func(req
 func (s store) addLogin(ctx context.Context, tx *sql.Tx, p request, code string) (tokens, error) {
 	id, family, now := newSecret()[:12], newSecret(), s.fromNow(0)
 	t := tokens{newAccessToken(), newRefreshToken(family)}
-	_, err := tx.ExecContext(ctx, `INSERT INTO login (id, client, tenant, proof, code, family, refresh, began, used, until)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`, id, p.client, p.tenant, p.proof,
+	_, err := tx.ExecContext(ctx, `INSERT INTO login
+		(id, client, name, redirect, tenant, proof, code, family, refresh, began, used, until)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11)`, id, p.client, p.name, p.redirect, p.tenant, p.proof,
 		hashSecret(code), hashSecret(family), hashSecret(t.refresh), now, s.fromNow(loginTime))
 	if err == nil {
 		err = s.addAccess(ctx, tx, id, t.access)
@@ -381,8 +384,9 @@ func (s store) removeRows(ctx context.Context, statement string, args ...any) (b
 
 // listLogins returns the logins that have not expired, the latest first.
 func (s store) listLogins(ctx context.Context) ([]Login, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT l.id, l.tenant, l.began, l.used, c.id, c.name, c.redirects
-		FROM login l JOIN login_client c ON c.id = l.client WHERE l.until > $1 ORDER BY l.used DESC, l.id`, s.fromNow(0))
+	rows, err := s.db.QueryContext(ctx, `SELECT l.id, l.tenant, l.began, l.used, l.name, l.redirect,
+		c.id, c.name, c.redirects FROM login l JOIN login_client c ON c.id = l.client
+		WHERE l.until > $1 ORDER BY l.used DESC, l.id`, s.fromNow(0))
 	if err != nil {
 		return nil, err
 	}
@@ -391,12 +395,17 @@ func (s store) listLogins(ctx context.Context) ([]Login, error) {
 	for rows.Next() {
 		var l Login
 		var began, used int64
-		var redirects string
-		if err := rows.Scan(&l.ID, &l.Tenant, &began, &used, &l.Client.ID, &l.Client.Name, &redirects); err != nil {
+		var name, redirect, redirects string
+		err := rows.Scan(&l.ID, &l.Tenant, &began, &used, &name, &redirect, &l.Client.ID, &l.Client.Name, &redirects)
+		if err == nil {
+			err = json.Unmarshal([]byte(redirects), &l.Client.Redirects)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if err := json.Unmarshal([]byte(redirects), &l.Client.Redirects); err != nil {
-			return nil, err
+		//defence:client-approved
+		if redirect != "" {
+			l.Client.Name, l.Client.Redirects = name, []string{redirect}
 		}
 		l.Began, l.Used = time.UnixMicro(began), time.UnixMicro(used)
 		list = append(list, l)

@@ -108,17 +108,24 @@ CREATE TABLE run_file (number INTEGER REFERENCES run ON DELETE CASCADE, name TEX
 `, Postgres: `
 CREATE TABLE run_file (number BIGINT REFERENCES run ON DELETE CASCADE, name TEXT, type TEXT NOT NULL,
 	size BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (number, name));
-`}, {Postgres: loginTables}, {Postgres: codeHosts}}
+`}, {Postgres: loginTables}, {Postgres: codeHosts}, {Postgres: approvedClient}}
 
 // LoginName is the name of the SQLite file of the logins. It is a separate file, because a damaged or disabled history
 // must not end logins.
 const LoginName = "logins.db"
 
 // LoginMigrations are the Migrations of the file LoginName.
-var LoginMigrations = []Migration{{SQLite: loginTables}, {SQLite: codeHosts}}
+var LoginMigrations = []Migration{{SQLite: loginTables}, {SQLite: codeHosts}, {SQLite: approvedClient}}
 
 // codeHosts adds the hosts of the clients that a one-time code is for.
 const codeHosts = `ALTER TABLE login_code ADD COLUMN hosts TEXT NOT NULL DEFAULT ''`
+
+// approvedClient adds the client's name and redirect URI that the person saw. An older login has neither.
+const approvedClient = `
+ALTER TABLE login_request ADD COLUMN name TEXT NOT NULL DEFAULT '';
+ALTER TABLE login ADD COLUMN name TEXT NOT NULL DEFAULT '';
+ALTER TABLE login ADD COLUMN redirect TEXT NOT NULL DEFAULT '';
+`
 
 // loginTables have the state of package authserver. A hash is the SHA-256 of a secret in hexadecimal digits. A request
 // with a cookie waits for a decision; without one, its hash is that of a code for the client. Times are as above.
