@@ -1,7 +1,8 @@
 // Package telemetry sends a trace of each run to an OpenTelemetry collector, over OTLP.
 //
 // Threat: code chooses methods, hosts, paths and names of tools, and may write a secret or a long text into them. The
-// collector is outside of CodeForge, and its readers may know less than the operator.
+// collector is outside of CodeForge, and its readers may know less than the operator. A client wants to hide its runs.
+// The collector's answer leads elsewhere, or is long.
 //
 // Contract: attributes have names that the operator chose, words of fixed lists, and numbers. They have no host, no
 // URL, no code, no output and no value of a credential. A slow collector never delays a run: spans wait in a bounded
@@ -39,6 +40,10 @@ const (
 	maxExchanges = 128
 	// maxText bounds the value of an attribute, in characters.
 	maxText = 256
+	// maxAnswer bounds an answer of the collector, in bytes. The log contains the answer if it is an error.
+	maxAnswer = 4 << 10
+	// sendTime bounds one request to the collector.
+	sendTime = 10 * time.Second
 )
 
 // Recorder records runs. A nil Recorder records nothing. Create it with New.
@@ -52,7 +57,11 @@ func New(ctx context.Context, endpoint string, log *slog.Logger) (*Recorder, err
 	if endpoint == "" {
 		return nil, nil
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
+	// Without redirects, mcp-server connects to no address that the operator did not choose.
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"),
+		otlptracehttp.WithHTTPClient(&http.Client{Timeout: sendTime, CheckRedirect: noRedirect}),
+		otlptracehttp.WithMaxResponseSize(maxAnswer))
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +73,10 @@ func New(ctx context.Context, endpoint string, log *slog.Logger) (*Recorder, err
 	}))
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
-	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithRawSpanLimits(limits), sdk.WithResource(
-		resource.NewSchemaless(attribute.String("service.name", "codeforge"),
-			attribute.String("service.version", version.Version))))
+	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithRawSpanLimits(limits),
+		// By default, a client's traceparent decides whether its run is recorded.
+		sdk.WithSampler(sdk.AlwaysSample()), sdk.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", "codeforge"), attribute.String("service.version", version.Version))))
 	return &Recorder{p, p.Tracer("codeforge")}, nil
 }
 

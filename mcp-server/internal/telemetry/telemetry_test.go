@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,6 +109,49 @@ func TestStatus(t *testing.T) {
 				t.Errorf("%s: %s is there: %t", c.x.Outcome, name, has)
 			}
 		}
+	}
+}
+
+// TestSampler: a client cannot hide its run by the flag of its trace.
+func TestSampler(t *testing.T) {
+	spans := 0
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		testkit.Must(t, err)
+		var m collector.ExportTraceServiceRequest
+		testkit.Must(t, proto.Unmarshal(body, &m))
+		spans += len(m.ResourceSpans[0].ScopeSpans[0].Spans)
+	}))
+	defer s.Close()
+	rec, err := New(t.Context(), s.URL, slog.New(slog.DiscardHandler))
+	testkit.Must(t, err)
+	rec.RecordRun(execution.RunRequest{Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}, time.Now(), execution.Outcome{}, nil)
+	testkit.Must(t, rec.Close(t.Context()))
+	if spans != 1 {
+		t.Errorf("%d spans", spans)
+	}
+}
+
+// TestHostileCollector: the collector's answer leads to no other server, and fills no log.
+func TestHostileCollector(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusBadRequest} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", other.URL)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, strings.Repeat("long ", 200_000))
+		}))
+		log := &testkit.Buffer{}
+		rec, err := New(t.Context(), s.URL, slog.New(slog.NewTextHandler(log, nil)))
+		testkit.Must(t, err)
+		rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
+		_ = rec.Close(t.Context())
+		if text := log.String(); elsewhere.Load() > 0 || len(text) == 0 || len(text) > 3*maxAnswer {
+			t.Errorf("%d: %d requests elsewhere, a log of %d bytes", status, elsewhere.Load(), len(text))
+		}
+		s.Close()
 	}
 }
 
