@@ -24,7 +24,7 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s, which holds credentials", words[0], imported)
 			case strings.HasPrefix(imported, "github.com/moby/") && !slices.Contains(engine, words[0]):
 				t.Errorf("%s imports %s; only %v may", words[0], imported, engine)
-			case strings.HasPrefix(imported, "github.com/jackc/") && words[0] != module+"mcp-server/internal/database":
+			case strings.HasPrefix(imported, "github.com/jackc/") && words[0] != module+"internal/database":
 				t.Errorf("%s imports %s: only the package database may", words[0], imported)
 			case imported == "os/exec" && !strings.HasSuffix(words[0], "/fakepeers") && words[0] != module+"mcp-server/internal/bridge":
 				t.Errorf("%s imports os/exec: mcp-server starts no program; the bridge does, in its slot", words[0])

@@ -1,155 +1,51 @@
-// Package database opens mcp-server's database: a SQLite file on one machine, or Postgres for several replicas.
-//
-// Both accept the same SQL. Placeholders are $1, $2 and so on. An upsert names its columns: ON CONFLICT (a) DO UPDATE.
-// The few statements that differ check DB.Postgres. Later features with state, such as files of runs, long runs and
-// logins, append their tables to Migrations (schema.go).
-//
-// Threat: the URL of Postgres contains a password. Contract: errors of this package contain no part of the URL.
+// Package database defines mcp-server's database: a SQLite file on one machine, or Postgres for several replicas. Later
+// features with state, such as files of runs, long runs and logins, append their tables to Migrations (schema.go).
 package database
 
 import (
-	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"slices"
-	"strings"
-	"syscall"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
-
+	"github.com/codeforge-mcp/codeforge/internal/database"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-const (
-	// connectTime bounds an attempt to connect, statementTime one statement, and idleTime a transaction without a
-	// statement. A replica that hangs must not hold locks that others need.
-	connectTime   = 5 * time.Second
-	statementTime = "60s"
-	idleTime      = "60s"
-	// maxConnections bounds the connections of one replica, without Listen's connection.
-	maxConnections = 8
-	// schema is the schema of the tables.
-	schema = "codeforge"
+// These are the parts that the proxy has too: see the package internal/database.
+type (
+	DB         = database.DB
+	Migration  = database.Migration
+	WakeSignal = database.WakeSignal
 )
+
+// See the package internal/database.
+var (
+	ErrNewer      = database.ErrNewer
+	HideAddress   = database.HideAddress
+	IsMistake     = database.IsMistake
+	IsUnreachable = database.IsUnreachable
+	LockAdvisory  = database.LockAdvisory
+)
+
+const (
+	schema = "codeforge"
+	// ProxySchema is the schema of the proxies.
+	ProxySchema = database.ProxySchema
+)
+
+// Notify wakes all replicas when the transaction commits.
+const Notify = `SELECT pg_notify('` + schema + `', '')`
 
 // Keys of the advisory locks. Each lock is held until the end of a transaction.
 const (
-	lockMigration = 0x636f6465 + iota
 	// LockEvents orders the commits of transactions that write events, so that a reader never skips a late commit.
-	LockEvents
+	LockEvents = database.LockMigration + 1 + iota
 	// LockTidy lets one replica at a time remove old data.
 	LockTidy
 	// LockReplicas guards the list of replicas.
 	LockReplicas
 )
 
-// DB is an open database. It is safe for concurrent use.
-type DB struct {
-	*sql.DB
-	// Postgres is false for SQLite.
-	Postgres bool
-
-	config    *pgx.ConnConfig // of Postgres
-	addresses addressCache    // of Postgres
-	listeners listenerSet     // to Postgres
-}
-
 // OpenPostgres prepares connections to Postgres. The address is a URL that package settings has completed. The first
 // use connects.
 func OpenPostgres(address secret.Value) (*DB, error) {
-	config, err := pgx.ParseConfig(address.Reveal())
-	if err != nil {
-		// The error of pgx contains the URL, so it is not wrapped.
-		return nil, errors.New("the database's URL has a parameter with a mistake, or names a file that cannot be read")
-	}
-	config.ConnectTimeout = connectTime
-	for name, value := range map[string]string{
-		"application_name": "codeforge", "search_path": schema, "statement_timeout": statementTime,
-		"idle_in_transaction_session_timeout": idleTime,
-	} {
-		config.RuntimeParams[name] = value
-	}
-	db := &DB{DB: stdlib.OpenDB(*config), Postgres: true, config: config}
-	db.SetMaxOpenConns(maxConnections)
-	db.SetMaxIdleConns(maxConnections / 2)
-	db.SetConnMaxIdleTime(time.Minute)
-	return db, nil
-}
-
-// Transact runs a function in a transaction and commits it, unless the function returns an error.
-func (db *DB) Transact(ctx context.Context, do func(tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // has no effect after a commit
-	if err := do(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// LockAdvisory takes an advisory lock of Postgres until the transaction ends.
-func LockAdvisory(ctx context.Context, tx *sql.Tx, key int64) error {
-	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, key)
-	return err
-}
-
-// IsUnreachable reports whether an error means that Postgres does not answer now, so that a retry may succeed.
-func IsUnreachable(err error) bool {
-	var connect *pgconn.ConnectError
-	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// Connection exceptions, too many connections, shutdown, and a lost race with another transaction.
-		return slices.ContainsFunc([]string{"08", "53", "57", "40"}, func(class string) bool {
-			return strings.HasPrefix(server.Code, class)
-		}) && server.Code != "57014" // one statement took too long: a retry would, too
-	}
-	var network net.Error
-	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone) ||
-		err != nil && strings.Contains(err.Error(), "conn closed") // pgx has no exported error for this
-}
-
-// IsMistake reports whether only the operator can fix an error: a wrong password, a missing right, or a database that a
-// newer CodeForge wrote.
-func IsMistake(err error) bool {
-	var server *pgconn.PgError
-	return errors.Is(err, ErrNewer) || errors.As(err, &server) && !IsUnreachable(err) ||
-		strings.Contains(err.Error(), "x509: ")
-}
-
-// HideAddress returns an error without the host, the user and the database, which errors of pgx contain.
-func HideAddress(err error) error {
-	var connect *pgconn.ConnectError
-	var server *pgconn.PgError
-	var dns *net.DNSError
-	var socket *net.OpError
-	switch {
-	case err == nil:
-		return nil
-	// A ConnectError may wrap an answer of the server, so this case comes before it.
-	case errors.As(err, &server):
-		// The messages of these codes quote the user or the database.
-		if strings.HasPrefix(server.Code, "28") || server.Code == "3D000" {
-			return fmt.Errorf("the database refuses the user, the password or the name of the database (SQLSTATE %s)",
-				server.Code)
-		}
-		return fmt.Errorf("the database answers: %s (SQLSTATE %s)", server.Message, server.Code)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return errors.New("the database does not answer: connection refused")
-	case errors.As(err, &dns):
-		return errors.New("the database does not answer: its name has no address")
-	case strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: "):
-		return errors.New("the database's certificate cannot be verified; " +
-			"set DATABASE_CA_FILE to a file with its authority, or name an sslmode in the URL")
-	case errors.As(err, &connect), errors.As(err, &socket): // of a connection that breaks, it has both addresses
-		return errors.New("the database does not answer")
-	}
-	return err
+	return database.OpenPostgres(address, schema, time.Minute)
 }

@@ -11,16 +11,11 @@ import (
 )
 
 const (
-	// channel is the channel on which replicas notify each other. pollTime is the interval of checks without a
-	// notification.
-	channel  = "codeforge"
+	// pollTime is the interval of checks without a notification.
 	pollTime = 2 * time.Second
 	// retryTime is the pause before the next attempt to connect.
 	retryTime = time.Second
 )
-
-// Notify wakes all replicas when the transaction commits.
-const Notify = `SELECT pg_notify('` + channel + `', '')`
 
 // listenerSet are all who wait for notifications. They share one connection.
 type listenerSet struct {
@@ -41,7 +36,7 @@ func (w WakeSignal) SendSignal() {
 	}
 }
 
-// Listen calls changed at once, after each change that some replica notifies of, after each signal of wake, and every
+// Listen calls changed at once, after each change that some process notifies of, after each signal of wake, and every
 // pollTime, until ctx ends. It makes one call for several changes during the last one. Each listener has its own wake.
 func (db *DB) Listen(ctx context.Context, wake WakeSignal, changed func()) {
 	leave := db.addListener(wake)
@@ -111,7 +106,7 @@ func (db *DB) relayNotifications(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(short)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+db.schema); err != nil {
 		return err
 	}
 	for {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/internal/database"
 )
 
 // TestExplain: an error of a connection that breaks does not name the database's address.

@@ -1,0 +1,156 @@
+// Package database opens the databases of mcp-server and of the proxy, and migrates their schemas. Each has a Postgres
+// with a separate role and schema. mcp-server may have a SQLite file instead.
+//
+// Both accept the same SQL. Placeholders are $1, $2 and so on. An upsert names its columns: ON CONFLICT (a) DO UPDATE.
+// The few statements that differ check DB.Postgres.
+//
+// Threat: the URL of Postgres contains a password. Contract: errors of this package contain no part of the URL.
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+)
+
+const (
+	// connectTime bounds an attempt to connect, and statementTime one statement.
+	connectTime   = 5 * time.Second
+	statementTime = "60s"
+	// maxConnections bounds the connections of one process, without Listen's connection.
+	maxConnections = 8
+)
+
+// ProxySchema is the schema of the proxies. mcp-server must not be able to use it.
+const ProxySchema = "codeforge_proxy"
+
+// LockMigration is the key of the advisory lock of migrations. Packages that add keys count on from it.
+const LockMigration = 0x636f6465
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	*sql.DB
+	// Postgres is false for SQLite.
+	Postgres bool
+
+	schema    string          // of Postgres: the schema of the tables, and the channel of notifications
+	config    *pgx.ConnConfig // of Postgres
+	addresses addressCache    // of Postgres
+	listeners listenerSet     // to Postgres
+}
+
+// OpenPostgres prepares connections to a schema of Postgres. The address is a URL that package settings has completed.
+// A transaction ends after idle without a statement: a process that hangs must not hold locks that others need. The
+// first use connects.
+func OpenPostgres(address secret.Value, schema string, idle time.Duration) (*DB, error) {
+	config, err := pgx.ParseConfig(address.Reveal())
+	if err != nil {
+		// The error of pgx contains the URL, so it is not wrapped.
+		return nil, errors.New("the database's URL has a parameter with a mistake, or names a file that cannot be read")
+	}
+	config.ConnectTimeout = connectTime
+	for name, value := range map[string]string{
+		"application_name": "codeforge", "search_path": schema, "statement_timeout": statementTime,
+		"idle_in_transaction_session_timeout": strconv.FormatInt(idle.Milliseconds(), 10),
+	} {
+		config.RuntimeParams[name] = value
+	}
+	db := &DB{DB: stdlib.OpenDB(*config), Postgres: true, schema: schema, config: config}
+	db.SetMaxOpenConns(maxConnections)
+	db.SetMaxIdleConns(maxConnections / 2)
+	db.SetConnMaxIdleTime(time.Minute)
+	return db, nil
+}
+
+// Transact runs a function in a transaction and commits it, unless the function returns an error.
+func (db *DB) Transact(ctx context.Context, do func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // has no effect after a commit
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// LockAdvisory takes an advisory lock of Postgres until the transaction ends.
+func LockAdvisory(ctx context.Context, tx *sql.Tx, key int64) error {
+	_, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, key)
+	return err
+}
+
+// CanUseSchema reports whether this role may use a schema.
+func (db *DB) CanUseSchema(ctx context.Context, name string) (can bool, err error) {
+	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace
+		WHERE nspname = $1 AND has_schema_privilege(oid, 'USAGE'))`, name).Scan(&can)
+	return can, err
+}
+
+// IsUnreachable reports whether an error means that Postgres does not answer now, so that a retry may succeed.
+func IsUnreachable(err error) bool {
+	var connect *pgconn.ConnectError
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
+		// Connection exceptions, too many connections, shutdown, and a lost race with another transaction.
+		return slices.ContainsFunc([]string{"08", "53", "57", "40"}, func(class string) bool {
+			return strings.HasPrefix(server.Code, class)
+		}) && server.Code != "57014" // one statement took too long: a retry would, too
+	}
+	var network net.Error
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, sql.ErrConnDone) ||
+		err != nil && strings.Contains(err.Error(), "conn closed") // pgx has no exported error for this
+}
+
+// IsMistake reports whether only the operator can fix an error: a wrong password, a missing right, or a database that a
+// newer CodeForge wrote.
+func IsMistake(err error) bool {
+	var server *pgconn.PgError
+	return errors.Is(err, ErrNewer) || errors.As(err, &server) && !IsUnreachable(err) ||
+		strings.Contains(err.Error(), "x509: ")
+}
+
+// HideAddress returns an error without the host, the user and the database, which errors of pgx contain.
+func HideAddress(err error) error {
+	var connect *pgconn.ConnectError
+	var server *pgconn.PgError
+	var dns *net.DNSError
+	var socket *net.OpError
+	switch {
+	case err == nil:
+		return nil
+	// A ConnectError may wrap an answer of the server, so this case comes before it.
+	case errors.As(err, &server):
+		// The messages of these codes quote the user or the database.
+		if strings.HasPrefix(server.Code, "28") || server.Code == "3D000" {
+			return fmt.Errorf("the database refuses the user, the password or the name of the database (SQLSTATE %s)",
+				server.Code)
+		}
+		return fmt.Errorf("the database answers: %s (SQLSTATE %s)", server.Message, server.Code)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("the database does not answer: connection refused")
+	case errors.As(err, &dns):
+		return errors.New("the database does not answer: its name has no address")
+	case strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: "):
+		return errors.New("the database's certificate cannot be verified; " +
+			"set DATABASE_CA_FILE to a file with its authority, or name an sslmode in the URL")
+	case errors.As(err, &connect), errors.As(err, &socket): // of a connection that breaks, it has both addresses
+		return errors.New("the database does not answer")
+	}
+	return err
+}
