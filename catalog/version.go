@@ -16,9 +16,20 @@ import (
 // apiDigest identifies the content of one API, including credential values.
 type apiDigest [sha256.Size]byte
 
-// digestKey is a random key for the life of the process. Versions can be compared across loads, and reveal nothing
-// about the credentials.
+// sharedSecret is the secret of SetSharedSecret.
+var sharedSecret string
+
+// SetSharedSecret derives the key of versions from a secret of several proxies. Then equal catalogs of all of them have
+// equal versions. Call it before the first catalog is loaded.
+func SetSharedSecret(secret string) { sharedSecret = secret }
+
+// digestKey is a random key for the life of the process, unless several proxies share one. Versions can be compared
+// across loads, and reveal nothing about the credentials.
 var digestKey = sync.OnceValue(func() []byte {
+	if sharedSecret != "" {
+		key := sha256.Sum256([]byte("the key of catalog versions: " + sharedSecret))
+		return key[:]
+	}
 	key := make([]byte, sha256.Size)
 	if _, err := rand.Read(key); err != nil {
 		panic(fmt.Sprintf("reading randomness for the catalog's version: %v", err))

@@ -206,11 +206,13 @@ func TestEdges(t *testing.T) {
 	want := []string{
 		"/apis proxy ro",
 		"/database-ca mcp-server ro",
+		"/database-ca proxy ro",
 		"/database-url mcp-server ro",
 		"/docker.sock docker-shim rw",
 		"/mcp-auth-token mcp-server ro",
 		"/mcp-tokens mcp-server ro",
 		"/oidc-ca mcp-server ro",
+		"/proxy-database-url proxy ro",
 		"/redacting-strings mcp-server ro",
 		"/redacting-strings proxy ro",
 		"/resolv.conf sandbox ro",

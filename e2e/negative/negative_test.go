@@ -188,9 +188,9 @@ func groups() []group {
 // of the suite has: the slot of an MCP server, the credentials of the proxy, or a pod that shares its proxy.
 func inside() map[string][]string {
 	return map[string][]string{
-		"./proxy/internal/control":     {"held-by", "plan-by", "scrub-stored"},
+		"./proxy/internal/control":     {"held-by", "plan-by", "scrub-stored", "proxy-database"},
 		"./proxy/internal/approval":    {"plan-once", "plan-digest", "approval-run"},
-		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "etag", "rule-path", "message-framing", "idempotency", "memory-budget", "call-run", "call-tenant", "call-end", "tenant-hosts"},
+		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "etag", "rule-path", "message-framing", "idempotency", "memory-budget", "call-run", "call-tenant", "call-end", "tenant-hosts", "shared-state"},
 		"./internal/dialguard":         {"database-address"},
 		"./proxy/internal/upstream":    {"proxied-address"},
 		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved", "pattern-work", "place-length"},
@@ -203,7 +203,7 @@ func inside() map[string][]string {
 		"./sandbox-image/internal/packages": {"package-lock", "package-files", "package-checksums", "package-hooks"},
 		"./sandbox-image/internal/jail":     {"package-wheels"},
 		"./sandbox-image/internal/output":   {"file-names", "out-links"},
-		"./mcp-server/cmd/mcp-server":       {"freeze-elsewhere"},
+		"./mcp-server/cmd/mcp-server":       {"freeze-elsewhere", "proxy-schema"},
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/execution":   {"environ-apis"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
@@ -224,7 +224,7 @@ func inside() map[string][]string {
 }
 
 // TestInside switches each of those defences off and mounts its attack.
-// Promise: shared-runs, operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, folders-stay-closed, never-printed, tenant-sessions, tenant-shares, setup-page
+// Promise: shared-runs, operators-decisions, servers-reach-less, one-way-to-a-server, first-installed-package, questions-reach-their-user, scrubbed-before-use, never-stale-never-open, logins-belong-to-their-user, a-plan-is-what-was-shown, calls-end-with-their-run, server-requests-belong-to-one-run, files-are-data, folders-stay-closed, never-printed, tenant-sessions, tenant-shares, setup-page, several-proxies
 func TestInside(t *testing.T) {
 	root, err := world.Root()
 	if err != nil {

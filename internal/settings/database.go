@@ -60,13 +60,13 @@ func databasePort(u *url.URL) (uint16, error) {
 	return uint16(port), err
 }
 
-// completeDatabase adds missing parameters to the URL of Postgres: sslmode=verify-full unless the host is loopback, and
+// completeDatabase adds missing parameters to a URL of Postgres: sslmode=verify-full unless the host is loopback, and
 // the file of authorities.
-func (s *Settings) completeDatabase() {
-	if s.Database.IsEmpty() {
+func (s *Settings) completeDatabase(to *secret.Value) {
+	if to.IsEmpty() {
 		return
 	}
-	u, err := url.Parse(s.Database.Reveal())
+	u, err := url.Parse(to.Reveal())
 	if err != nil {
 		return // database has already parsed it
 	}
@@ -81,5 +81,5 @@ func (s *Settings) completeDatabase() {
 		q.Set("sslrootcert", s.DatabaseCAFile)
 	}
 	u.RawQuery = q.Encode()
-	s.Database = secret.New(u.String())
+	*to = secret.New(u.String())
 }

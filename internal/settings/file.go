@@ -17,7 +17,9 @@ const fileSuffix = "_FILE"
 const maxFile = 64 << 10
 
 // InFile lists the settings whose value may be in a file.
-func InFile() []string { return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN", "DATABASE_URL"} }
+func InFile() []string {
+	return []string{"REDACTING_STRINGS", "MCP_AUTH_TOKEN", "DATABASE_URL", "PROXY_DATABASE_URL"}
+}
 
 // LookupSetting returns the value of a setting of InFile, from its variable or from the file of NAME_FILE. It is for
 // callers that read single settings or pass them on. Parse reads the files itself.

@@ -48,7 +48,8 @@ func Parse(getenv func(string) string) (Settings, error) {
 		return s, mistakes
 	}
 	// After all variables are read: it needs DATABASE_CA_FILE too.
-	s.completeDatabase()
+	s.completeDatabase(&s.Database)
+	s.completeDatabase(&s.ProxyDatabase)
 	mistakes = append(mistakes, s.completeLogins()...)
 	// SANDBOX_SLOTS=1 alone is not a mistake, so the default of SANDBOX_WARM follows it.
 	if strings.TrimSpace(getenv("SANDBOX_WARM")) == "" {
@@ -79,7 +80,8 @@ func formatSeconds(d time.Duration) string { return strconv.Itoa(int(d / time.Se
 func quoteFound(name, text string) string {
 	switch name {
 	// URLs may contain a password.
-	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "DATABASE_URL":
+	case "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PACKAGE_REGISTRY", "DATABASE_URL",
+		"PROXY_DATABASE_URL":
 		return "a value of " + strconv.Itoa(len(text)) + " bytes, not shown"
 	}
 	if len(text) > 60 {

@@ -44,7 +44,9 @@
 //	HISTORY=full               the parts of runs that are kept: full, receipts or off
 //	DATABASE_URL=              URL of the Postgres that replaces mcp-server's files, for several replicas
 //	DATABASE_URL_FILE=         a file with it instead
-//	DATABASE_CA_FILE=          PEM of the authorities of that Postgres
+//	DATABASE_CA_FILE=          PEM of the authorities of the Postgres servers
+//	PROXY_DATABASE_URL=        URL of the Postgres with approvals and limits, for several proxies
+//	PROXY_DATABASE_URL_FILE=   a file with it instead
 //	OTEL_EXPORTER_OTLP_ENDPOINT= URL of an OpenTelemetry collector that gets a trace of each run
 package settings
 
@@ -101,7 +103,10 @@ type Settings struct {
 	SkillsReadonly bool
 	// Database is the URL of Postgres with its sslmode. If it is empty, mcp-server uses files. The URL includes
 	// DatabaseCAFile.
-	Database       secret.Value
+	Database secret.Value
+	// ProxyDatabase is the URL of the Postgres in which several proxies share approvals and limits, like Database. If it
+	// is empty, this proxy is the only one.
+	ProxyDatabase  secret.Value
 	DatabaseCAFile string
 	// OutputLimit is in characters.
 	OutputLimit    int
@@ -250,6 +255,10 @@ func settingSpecs() []settingSpec {
 		{"DATABASE_URL", "", func(s *Settings, t string) string { return parseDatabase(t, &s.Database) }},
 		{"DATABASE_URL_FILE", "", func(s *Settings, t string) string {
 			return readFromFile(t, !s.Database.IsEmpty(), &s.Database, parseDatabase)
+		}},
+		{"PROXY_DATABASE_URL", "", func(s *Settings, t string) string { return parseDatabase(t, &s.ProxyDatabase) }},
+		{"PROXY_DATABASE_URL_FILE", "", func(s *Settings, t string) string {
+			return readFromFile(t, !s.ProxyDatabase.IsEmpty(), &s.ProxyDatabase, parseDatabase)
 		}},
 		{"DATABASE_CA_FILE", "", readPath("a PEM file", func(s *Settings) *string { return &s.DatabaseCAFile })},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", func(s *Settings, t string) string { return parseCollector(t, &s.Collector) }},

@@ -47,7 +47,7 @@ func fields(s Settings) any {
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= MCP_ALLOWED_ORIGINS= PUBLIC_URL= OIDC_ISSUER= OIDC_AUDIENCE= OIDC_SCOPES= OIDC_CLAIM=sub OIDC_CA_FILE= " +
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT= TIMEOUT_MAX=300 ANSWER_AFTER=45 " +
-		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= DATABASE_CA_FILE= OTEL_EXPORTER_OTLP_ENDPOINT="
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= PROXY_DATABASE_URL= PROXY_DATABASE_URL_FILE= DATABASE_CA_FILE= OTEL_EXPORTER_OTLP_ENDPOINT="
 	var got []string
 	for _, name := range ListNames() {
 		got = append(got, name+"="+DefaultOf(name))
@@ -221,6 +221,8 @@ func TestRefused(t *testing.T) {
 		{"DATABASE_URL", "postgres://a:b@c,d/e", "DATABASE_URL: a value of 20" + notShown + wantURL},
 		{"DATABASE_URL", "postgres://c/d?host=e", "DATABASE_URL: a value of 21" + notShown + wantURL + ", without the parameter host"},
 		{"DATABASE_URL_FILE", "/nowhere", "DATABASE_URL_FILE: \"/nowhere\"; want a file that this process (user " + strconv.Itoa(os.Getuid()) + ") can read, but: no such file or directory"},
+		{"PROXY_DATABASE_URL", "postgres:///d", "PROXY_DATABASE_URL: a value of 13" + notShown + wantURL},
+		{"PROXY_DATABASE_URL_FILE", "/nowhere", "PROXY_DATABASE_URL_FILE: \"/nowhere\"; want a file that this process (user " + strconv.Itoa(os.Getuid()) + ") can read, but: no such file or directory"},
 		{"DATABASE_CA_FILE", "a\x00b", `DATABASE_CA_FILE: "a\x00b"; want the path of a PEM file`},
 		{"LOG_FORMAT", strings.Repeat("x", 70), `LOG_FORMAT: "` + strings.Repeat("x", 60) + `..."; want text or json`},
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -125,10 +126,30 @@ func (p *Postgres) Start() {
 // Stop stops the server at once.
 func (p *Postgres) Stop() {
 	if p.cmd != nil {
+		p.SendSignal(syscall.SIGCONT)
 		_ = p.cmd.Process.Signal(syscall.SIGINT) // SIGINT also ends its children
 		_ = p.cmd.Wait()
 		p.cmd = nil
 	}
+}
+
+// SendSignal sends a signal to the server and to its processes for connections, so that SIGSTOP makes all of them hang.
+func (p *Postgres) SendSignal(signal syscall.Signal) {
+	p.tb.Helper()
+	pid := p.cmd.Process.Pid
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	Must(p.tb, err)
+	for _, one := range append(strings.Fields(string(list)), strconv.Itoa(pid)) {
+		id, err := strconv.Atoi(one)
+		Must(p.tb, err)
+		_ = syscall.Kill(id, signal) // it may have ended meanwhile
+	}
+}
+
+// URLOf returns the address for another user.
+func (p *Postgres) URLOf(user, password string) string {
+	return strings.Replace(p.URL(), url.UserPassword("codeforge", p.Password).String(),
+		url.UserPassword(user, password).String(), 1)
 }
 
 // RunProgram runs one of Postgres' programs, such as psql or pg_dump, as the user codeforge, and returns its output.

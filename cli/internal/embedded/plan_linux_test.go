@@ -47,7 +47,7 @@ func TestCommandLines(t *testing.T) {
 // Promise: shared-skills
 func TestEnvironments(t *testing.T) {
 	proxy, sandbox, server := daemonEnvirons(supervisorSetup{Slots: 4, Warm: 1}.withSlotCounts([]string{
-		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "DATABASE_URL=postgres://a", "DATABASE_URL_FILE=/url", "DATABASE_CA_FILE=/ca", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=9", "SANDBOX_SLOTS=8",
+		"PATH=/bin", "HOME=/root", "MY_API_KEY=secret", "MCP_AUTH_TOKEN=token", "MCP_AUTH_TOKEN_FILE=/token", "DATABASE_URL=postgres://a", "DATABASE_URL_FILE=/url", "DATABASE_CA_FILE=/ca", "PROXY_DATABASE_URL=postgres://b", "PROXY_DATABASE_URL_FILE=/b", "REDACTING_STRINGS=a,b", "SANDBOX_WARM=9", "SANDBOX_SLOTS=8",
 		"UPSTREAM_PROXY=http://u:p@h", "TZ=UTC", "MCP_PORT=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=x", "LD_PRELOAD=x",
 	}))
 	for _, kv := range []string{"SANDBOX_SLOTS=4", "SANDBOX_WARM=1"} {
@@ -58,15 +58,15 @@ func TestEnvironments(t *testing.T) {
 	if slices.Contains(server, "SANDBOX_SLOTS=8") || slices.Contains(server, "SANDBOX_WARM=9") {
 		t.Errorf("what --slots replaces is there: %v", server)
 	}
-	ofDatabase := []string{"DATABASE_URL", "DATABASE_URL_FILE", "DATABASE_CA_FILE"}
+	ofDatabase, ofProxies := []string{"DATABASE_URL", "DATABASE_URL_FILE"}, []string{"PROXY_DATABASE_URL", "PROXY_DATABASE_URL_FILE"}
 	for _, row := range []struct {
 		daemon        string
 		env           []string
 		must, mustNot []string
 	}{
-		{"egress-proxy", proxy, []string{"MY_API_KEY", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PATH"}, append(ofDatabase, "MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "LISTEN_FDS", "LISTEN_FDNAMES")},
-		{"sandboxd", sandbox, []string{"PATH", "TZ", "SANDBOX_WARM"}, append(ofDatabase, "MY_API_KEY", "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "HOME", "LD_PRELOAD")},
-		{"mcp-server", server, append(ofDatabase, "PATH", "MCP_AUTH_TOKEN", "MCP_PORT", "REDACTING_STRINGS"), []string{"MY_API_KEY", "UPSTREAM_PROXY", "HOME", "LD_PRELOAD"}},
+		{"egress-proxy", proxy, append(ofProxies, "DATABASE_CA_FILE", "MY_API_KEY", "REDACTING_STRINGS", "UPSTREAM_PROXY", "PATH"), append(ofDatabase, "MCP_AUTH_TOKEN", "MCP_AUTH_TOKEN_FILE", "LISTEN_FDS", "LISTEN_FDNAMES")},
+		{"sandboxd", sandbox, []string{"PATH", "TZ", "SANDBOX_WARM"}, slices.Concat(ofDatabase, ofProxies, []string{"DATABASE_CA_FILE", "MY_API_KEY", "MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY", "HOME", "LD_PRELOAD"})},
+		{"mcp-server", server, append(ofDatabase, "DATABASE_CA_FILE", "PATH", "MCP_AUTH_TOKEN", "MCP_PORT", "REDACTING_STRINGS"), append(ofProxies, "MY_API_KEY", "UPSTREAM_PROXY", "HOME", "LD_PRELOAD")},
 	} {
 		has := func(name string) bool {
 			return slices.ContainsFunc(row.env, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })

@@ -7,9 +7,14 @@ import (
 	"time"
 )
 
-// TestDisarmed: without its defence, a run goes on after an alarm of its session at another replica.
-// e2e/negative runs it.
+// TestDisarmed: without its defence, each of these attacks succeeds. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
+	t.Run("proxy-schema", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "proxy-schema")
+		if err := serveBesideProxies(t); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("freeze-elsewhere", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "freeze-elsewhere")
 		// Replicas read Postgres at least every 2 s.

@@ -267,3 +267,20 @@ func TestFailedStarts(t *testing.T) {
 		t.Error("nobody serves, and health is content")
 	}
 }
+
+// TestSharedVersions: proxies that share a database have equal versions of equal catalogs, so that an approval that one
+// of them holds is valid at another. They start although the database does not answer.
+// Promise: several-proxies
+func TestSharedVersions(t *testing.T) {
+	version := func(env ...string) string {
+		slots, files, _ := slotFiles(t)
+		c, err := start(t, modeEmbedded, append(slots, env...), files...).client.FetchCatalog(t.Context())
+		testkit.Must(t, err)
+		return c.Version
+	}
+	const shared = "PROXY_DATABASE_URL=postgres://codeforge_proxy:a-password@127.0.0.1:1/codeforge"
+	one, other := version(shared), version(shared)
+	if another := version(strings.Replace(shared, "a-password", "another", 1)); one == "" || one != other || one == another || version() == one {
+		t.Errorf("versions %q, %q and %q", one, other, another)
+	}
+}

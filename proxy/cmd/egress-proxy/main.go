@@ -3,6 +3,7 @@
 //	egress-proxy --mode embedded|gateway|pod|shared --apis DIR --ca-private DIR --ca-public DIR --control SOCKET
 //	             --tokens DIR --credentials SOCKET --audit DIR [--listen ADDR --identity DIR]
 //	             [--inside IP --address IP --publish ADDR]
+//	egress-proxy migrate
 //	egress-proxy health --control SOCKET [--linger TIME]
 //	egress-proxy relay
 //
@@ -11,7 +12,8 @@
 // container has installed the rules, and mcp-server, in another pod, reaches the control API at --listen. In shared
 // mode the proxy has a pod of its own and serves many pods with one slot each: it listens at --inside; they reach it at
 // --address, and get the authority's certificate at --publish. Settings come from the environment (internal/settings).
-// SIGHUP reloads apis/, SIGTERM and SIGINT stop cleanly.
+// migrate makes the tables of PROXY_DATABASE_URL, which several proxies share. SIGHUP reloads apis/, SIGTERM and SIGINT
+// stop cleanly.
 package main
 
 import (
@@ -34,6 +36,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/stdiorelay"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -90,6 +93,9 @@ func runCommand(ctx context.Context, args []string, getenv func(string) string, 
 	}
 	if len(args) == 1 && args[0] == "relay" {
 		return stdiorelay.RelayStdio(ctx, credentialapi.ContainerSocket, os.Stdin, stdout)
+	}
+	if len(args) == 1 && args[0] == "migrate" {
+		return shareddb.MigrateTables(ctx, getenv)
 	}
 	o, err := parseOptions(args, stderr)
 	if err != nil {

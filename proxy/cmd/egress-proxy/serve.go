@@ -21,6 +21,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/database"
 	"github.com/codeforge-mcp/codeforge/internal/health"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
@@ -49,6 +50,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -65,8 +67,9 @@ type daemon struct {
 	values    *renewedvalues.Values
 	minter    *mint.Minter
 	approvals *approval.Store
-	ledger    *ledger.Log // or nil
-	budget    *budget.Counter
+	ledger    *ledger.Log     // or nil
+	database  *database.DB    // that several proxies share, or nil
+	counter   *budget.Counter // nil with a database
 	ports     *ports.Ports
 	remote    net.Listener // for mcp-server in another pod; nil if there is none
 	ready     atomic.Bool
@@ -96,7 +99,13 @@ func serveEgress(ctx context.Context, o options, getenv func(string) string, std
 	g.Go(func() error { d.values.RunSweeps(ctx); return nil })
 	counting, stop := context.WithCancel(context.WithoutCancel(ctx)) // plans spend until they are closed
 	counted := make(chan struct{})
-	go func() { defer close(counted); d.budget.StoreEverySecond(counting, d.logUncounted) }()
+	go func() {
+		defer close(counted)
+		if d.counter != nil {
+			d.counter.StoreEverySecond(counting, d.logUncounted)
+		}
+	}()
+	g.Go(func() error { d.approvals.FollowDecisions(ctx, d.logDatabase); return nil })
 	g.Go(func() error { return d.entrance.Serve(ctx) })
 	g.Go(func() error { return d.resolver.Serve(ctx) })
 	g.Go(func() error { d.reloader.WatchFolder(ctx); return nil })
@@ -108,6 +117,9 @@ func serveEgress(ctx context.Context, o options, getenv func(string) string, std
 	d.leases.Close()
 	stop()
 	<-counted
+	if d.database != nil {
+		_ = d.database.Close() // its users are closed above
+	}
 	d.minter.Close()
 	if d.ledger != nil {
 		err = errors.Join(err, d.ledger.Close())
@@ -220,8 +232,13 @@ func (d *daemon) assembleParts(
 	d.reloader = reload.New(conf)
 	tunnel := &brokerlink.Broker{}
 	memory := newBudget()
+	// An approval names the version of the catalog, and lets a later request leave at any proxy.
+	catalog.SetSharedSecret(shareddb.FindPassword(set))
+	if d.database, err = shareddb.OpenDatabase(context.Background(), set, d.log); err != nil {
+		return err
+	}
 	d.approvals = approval.New(approval.Config{
-		Memory: memory.OpenAccount("plans"),
+		DB: d.database, Memory: memory.OpenAccount("plans"),
 		Open: func(id, run, tenant, version string, apis []string) approval.Sender {
 			return handler.OpenSender(id, run, tenant, version, apis)
 		},
@@ -235,14 +252,14 @@ func (d *daemon) assembleParts(
 			_ = d.appendToLedger(ledger.Entry{Decision: &one})
 		},
 	})
-	d.budget = &budget.Counter{Path: filepath.Join(o.tokens, "limits")}
-	if err := d.budget.Load(); err != nil {
+	limits, err := d.openLimits(filepath.Join(o.tokens, "limits"))
+	if err != nil {
 		return fmt.Errorf("reading the used amounts of limits: %w", err)
 	}
 	handler = egress.New(egress.Config{
 		Memory:  memory,
 		Current: d.reloader.Current, Pool: pool, Broker: tunnel, Journal: journal, Redact: redactor,
-		Mint: d.minter, Approvals: d.approvals, Budget: d.budget, Keys: &idempotency.Keys{}, Sending: d.newIntentWriter(set),
+		Mint: d.minter, Approvals: d.approvals, Budget: limits, Keys: &idempotency.Keys{}, Sending: d.newIntentWriter(set),
 		Checkpoint: d.writeCheckpoint,
 		UserAgent:  set.UserAgent, Debug: set.Debug, Log: d.log,
 	})
@@ -267,9 +284,10 @@ func (d *daemon) assembleParts(
 	})
 	d.control = control.New(control.Config{
 		Leases: d.leases, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Approvals: d.approvals,
-		Hosts: (&hostcheck.Checker{Pool: pool, Catalog: d.currentCatalog, UserAgent: set.UserAgent}).CheckHosts,
-		CA:    string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})),
-		Ready: d.checkReady, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,
+		Database: d.database,
+		Hosts:    (&hostcheck.Checker{Pool: pool, Catalog: d.currentCatalog, UserAgent: set.UserAgent}).CheckHosts,
+		CA:       string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate().Raw})),
+		Ready:    d.checkReady, Profile: o.profile, Ledger: d.ledger, Pods: d.pods,
 	})
 	journal.Metrics().AddGauge("codeforge_proxy_exchanges_in_flight", "Exchanges in flight.",
 		func() float64 { return float64(handler.InFlight()) })
@@ -294,6 +312,25 @@ func (d *daemon) assembleParts(
 		})
 	d.reloader.LoadFirst(d.log)
 	return nil
+}
+
+// openLimits opens the counts of limits: a file, or the database that several proxies share.
+func (d *daemon) openLimits(path string) (budget.LimitCounter, error) {
+	if d.database != nil {
+		return budget.SharedCounter{DB: d.database}, nil
+	}
+	d.counter = &budget.Counter{Path: path}
+	return d.counter, d.counter.Load()
+}
+
+// logDatabase logs that the database does not answer, or that it answers again.
+func (d *daemon) logDatabase(err error) {
+	if err == nil {
+		d.log.LogAttrs(context.Background(), slog.LevelInfo, "the database answers again", logline.Tag("proxy"))
+		return
+	}
+	d.log.LogAttrs(context.Background(), slog.LevelError, "requests that need an approval or a limit are refused",
+		logline.Tag("error"), slog.String("error", err.Error()))
 }
 
 // checkReady returns why the proxy is not ready, or nil.

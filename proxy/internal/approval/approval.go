@@ -1,6 +1,7 @@
 // Package approval keeps the requests that wait for a person: single requests that a rule holds, and the plans of dry
-// runs. Package egress gives the code of a dry run the pretended answers (egress/plan.go). Held requests and plans are
-// entries of one Store. They have one lifecycle, and the bounds of their kind:
+// runs. Package egress gives the code of a dry run the pretended answers (egress/plan.go). Several proxies can share
+// the held requests (shared.go). Held requests and plans are entries of one Store. They have one lifecycle, and the
+// bounds of their kind:
 //
 //	waiting -> open -> approved         a held request. If it is approved while it waits, it leaves at once.
 //	draft   -> open -> running -> done  a plan. It can also end as stopped, refused or stale.
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/database"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -57,6 +59,8 @@ type Config struct {
 	Memory *membudget.Account
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
+	// DB has the held requests of several proxies: see package shareddb. Nil means that this proxy is the only one.
+	DB *database.DB
 }
 
 // Store keeps held requests and plans. It is safe for concurrent use. Make one with New.
@@ -71,6 +75,7 @@ type Store struct {
 	planBound memoryBound
 	grants    []runApproval // the oldest first
 	changed   chan struct{} // closed at the next change of held requests; nil while ListWaiting is unused
+	shared    *sharedHeld   // nil without Config.DB
 	ending    bool
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -104,6 +109,9 @@ func New(c Config) *Store {
 	}
 	s := &Store{
 		conf: c, heldBound: memoryBound{most: MaxHeldBytes}, planBound: memoryBound{most: maxPlanBytes, account: c.Memory},
+	}
+	if c.DB != nil {
+		s.shared = &sharedHeld{db: c.DB, wake: make(database.WakeSignal, 1)}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

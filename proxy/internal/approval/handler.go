@@ -14,7 +14,10 @@ const maxAnswer = 64 << 10
 // AddRoutes serves approvalapi at some paths of a socket. mcp-server could forge an answer, so isOperator is true only
 // for the operator's socket.
 func (s *Store) AddRoutes(mux *http.ServeMux, at approvalapi.Paths, isOperator bool) {
-	mux.HandleFunc("GET "+at.Held, func(w http.ResponseWriter, _ *http.Request) { writeResult(w, s.ListHeld(), nil) })
+	mux.HandleFunc("GET "+at.Held, func(w http.ResponseWriter, r *http.Request) {
+		list, err := s.ListHeldOfAll(r.Context())
+		writeResult(w, list, err)
+	})
 	mux.HandleFunc("GET "+at.Plans, func(w http.ResponseWriter, _ *http.Request) { writeResult(w, s.ListPlans(), nil) })
 	mux.HandleFunc("GET "+at.Plans+"/{id}", func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.GetPlan(r.PathValue("id"))

@@ -34,6 +34,8 @@ var (
 	ErrUnanswered = errors.New("the request still waits for a decision")
 	// ErrStale is for a request that waited while an API that decides about it was changed.
 	ErrStale = errors.New("an API of the request has changed")
+	// ErrUnavailable is for a request that the database of several proxies cannot take, or whose decision it cannot give.
+	ErrUnavailable = errors.New("the database of the proxies does not answer")
 	// ErrFull is for a request beyond maxOfRun, or for an entry or a step beyond another bound.
 	ErrFull = errors.New("too many requests wait for a person")
 )
@@ -155,12 +157,19 @@ func WriteParts(w io.Writer, parts ...string) {
 // request that waited, else "". If no byte of an approved request leaves, the caller must call giveBack, unless it is
 // nil.
 func (s *Store) WaitForApproval(ctx context.Context, q Request) (id string, giveBack func(), err error) {
-	e, err := s.addRequest(q)
+	add := s.addRequest
+	if s.shared != nil {
+		add = s.addShared
+	}
+	e, err := add(q)
 	switch {
 	case e == nil:
 		return "", nil, err
 	case e.state == stateWaiting:
-		if err = s.waitForAnswer(ctx, e); err != nil {
+		if err = s.waitForAnswer(ctx, e); s.shared != nil {
+			err = s.shared.settleRow(e, err)
+		}
+		if err != nil {
 			return e.id, nil, err
 		}
 		id = e.id
@@ -168,6 +177,10 @@ func (s *Store) WaitForApproval(ctx context.Context, q Request) (id string, give
 	// An approval of further requests stays valid after its use, so it is not given back.
 	if !e.held.isWide {
 		giveBack = func() {
+			if s.shared != nil {
+				s.shared.restoreApproval(e)
+				return
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.keepApproved(e)
@@ -202,12 +215,19 @@ func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
 	case <-timer.C:
 		err = ErrUnanswered
 	}
+	if s.shared != nil { // a decision that has left the database must arrive
+		s.shared.collecting.Lock()
+		defer s.shared.collecting.Unlock()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case answer := <-e.held.answer: // DecideHeld was faster than the lock
 		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended, so a later run may use the approval
-			s.keepApproved(e)
+			e.state = stateApproved // settleRow keeps it in the database
+			if s.shared == nil {
+				s.keepApproved(e)
+			}
 			return err
 		}
 		return answer
@@ -215,6 +235,9 @@ func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
 	}
 	// From here on DecideHeld sees that the run no longer waits.
 	e.state = approvalapi.StateOpen
+	if s.shared != nil { // the database keeps it
+		s.dropEntries(func(other *entry) bool { return other == e })
+	}
 	s.notifyChange()
 	return err
 }
@@ -246,19 +269,32 @@ func (s *Store) addRequest(q Request) (*entry, error) {
 	}
 	// Code that was run again repeats the request of the ended run, so the new one replaces the old.
 	s.dropEntries(func(e *entry) bool { return e.held != nil && e.held.sum == sum && e.state == approvalapi.StateOpen })
-	e := &entry{id: newID(), tenant: q.Tenant, state: stateWaiting, bound: &s.heldBound}
-	if ofRun >= maxOfRun || !s.takeBytes(e, q.memorySize()) {
-		return nil, ErrFull
+	if e := s.newHeld(q, sum); ofRun < maxOfRun && s.appendHeld(e) {
+		return e, nil
 	}
+	return nil, ErrFull
+}
+
+// newHeld makes the entry of a request.
+func (s *Store) newHeld(q Request, sum [sha256.Size]byte) *entry {
 	now := s.conf.Now().UTC()
-	q.ID, q.Operator, q.Since, e.until = e.id, !q.ByAny, now, now.Add(lifeTime)
+	e := &entry{id: newID(), tenant: q.Tenant, state: stateWaiting, bound: &s.heldBound, until: now.Add(lifeTime)}
+	q.ID, q.Operator, q.Since = e.id, !q.ByAny, now
 	e.held = &heldRequest{Request: q, sum: sum, answer: make(chan error, 1)}
+	return e
+}
+
+// appendHeld adds an entry, and returns false if there is no room. The caller holds mu.
+func (s *Store) appendHeld(e *entry) bool {
+	if !s.takeBytes(e, e.held.memorySize()) {
+		return false
+	}
 	s.entries = append(s.entries, e)
 	s.notifyChange()
 	if s.conf.Held != nil {
 		s.conf.Held(e.toHeld())
 	}
-	return e, nil
+	return true
 }
 
 // isCovered reports whether an approval of an earlier request covers this one. The caller holds mu.
@@ -274,7 +310,7 @@ func (e *entry) toHeld() approvalapi.HeldRequest {
 	return h
 }
 
-// ListHeld lists the held requests, the oldest first.
+// ListHeld lists the held requests of this proxy, the oldest first.
 func (s *Store) ListHeld() []approvalapi.HeldRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,42 +354,70 @@ func (s *Store) notifyChange() {
 // DecideHeld approves or refuses a request, once. A wider scope also covers the similar requests of the run. Others
 // than the operator may decide only if the rule of the request permits that.
 func (s *Store) DecideHeld(id string, a approvalapi.Answer, isOperator bool) (approvalapi.HeldRequest, error) {
+	if s.shared != nil {
+		return s.decideShared(id, a, isOperator)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.findEntry(&s.heldBound, id)
 	if e == nil {
-		return approvalapi.HeldRequest{}, newRefusal("not_held", "No request waits under this id.")
+		return approvalapi.HeldRequest{}, errNotHeld
 	}
-	//defence:held-by
-	if e.held.Operator && !isOperator {
-		return approvalapi.HeldRequest{}, newRefusal("operator_only",
-			"Only the operator may decide about this request: codeforge approve, in a terminal.")
+	out, err := e.checkDecision(a, isOperator)
+	if err != nil {
+		return out, err
 	}
-	if err := e.checkScope(a); err != nil {
-		return approvalapi.HeldRequest{}, err
-	}
-	out := e.toHeld()
-	if out.Approved = a.Approve; a.Approve {
-		out.Scope = cmp.Or(a.Scope, approvalapi.ScopeOnce)
-	}
-	defer s.notifyChange()
-	switch {
-	case a.Approve && a.Scope.IsWide():
-		s.approveScope(e.held.Request, a.Scope)
-	case a.Approve && !out.Waiting:
+	if a.Approve && !out.Waiting {
 		// The approval stays until the code is run again.
 		e.state, e.until = stateApproved, s.conf.Now().Add(lifeTime).UTC()
 		out.Until = e.until
-	case a.Approve:
-		s.answerWaiting(nil, func(other *entry) bool { return other == e })
-	default:
-		s.answerWaiting(ErrDenied, func(other *entry) bool { return other == e })
+		s.notifyChange()
+	} else {
+		s.answerHeld(e, out)
 	}
+	s.recordDecision(out)
+	return out, nil
+}
+
+// errNotHeld is for an unknown id.
+var errNotHeld = newRefusal("not_held", "No request waits under this id.")
+
+// checkDecision checks that a decision is valid, and returns the request as it is decided.
+func (e *entry) checkDecision(a approvalapi.Answer, isOperator bool) (out approvalapi.HeldRequest, err error) {
+	//defence:held-by
+	if e.held.Operator && !isOperator {
+		return out, newRefusal("operator_only",
+			"Only the operator may decide about this request: codeforge approve, in a terminal.")
+	}
+	if err := e.checkScope(a); err != nil {
+		return out, err
+	}
+	out = e.toHeld()
+	if out.Approved = a.Approve; a.Approve {
+		out.Scope = cmp.Or(a.Scope, approvalapi.ScopeOnce)
+	}
+	return out, nil
+}
+
+// answerHeld passes a decision on to the exchanges that it concerns. The caller holds mu.
+func (s *Store) answerHeld(e *entry, out approvalapi.HeldRequest) {
+	var answer error
+	switch {
+	case out.Scope.IsWide():
+		s.approveScope(e.held.Request, out.Scope)
+	case !out.Approved:
+		answer = ErrDenied
+	}
+	s.answerWaiting(answer, func(other *entry) bool { return other == e })
+	s.notifyChange()
+}
+
+// recordDecision writes a decision to the ledger.
+func (s *Store) recordDecision(out approvalapi.HeldRequest) {
 	s.conf.Decided(ledger.Decision{
 		Run: out.Run, Tenant: out.Tenant, Server: out.Server, API: out.API, Method: out.Method, URL: out.URL,
 		Approved: out.Approved, Scope: string(out.Scope),
 	})
-	return out, nil
 }
 
 // answerWaiting drops held requests, and answers the exchanges that wait for them. The caller holds mu.

@@ -31,7 +31,15 @@ type Need struct {
 	Per          time.Duration
 }
 
-// Counter counts spent amounts. The zero Counter is empty. It is safe for concurrent use.
+// LimitCounter counts spent amounts. It is safe for concurrent use.
+type LimitCounter interface {
+	// Reserve spends the amounts that a request needs. If a limit has not that much left, ok is false and Reserve spends
+	// no amount. wait is then the time until the limit has enough, or zero if it never will. With force, Reserve spends
+	// the amounts in any case. back returns them. After an error the request must not leave.
+	Reserve(ctx context.Context, needs []Need, force bool) (back func(), wait time.Duration, ok bool, err error)
+}
+
+// Counter is the LimitCounter of one proxy. The zero Counter is empty.
 type Counter struct {
 	// Path is the file of the counts.
 	Path string
@@ -149,52 +157,68 @@ func (a *limitUse) dropOldParts(now time.Time) {
 	}
 }
 
-// Reserve spends the amounts that a request needs. If a limit has not that much left, ok is false and Reserve spends no
-// amount. wait is then the time until the limit has enough, or zero if it never will. With force, Reserve spends the
-// amounts in any case. back returns them.
-func (l *Counter) Reserve(needs []Need, force bool) (back func(), wait time.Duration, ok bool) {
+// Reserve implements LimitCounter. It never fails.
+func (l *Counter) Reserve(
+	_ context.Context, needs []Need, force bool,
+) (back func(), wait time.Duration, ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.clockTime()
 	if l.spent == nil {
 		l.spent = map[string]*limitUse{}
 	}
+	made, wait, ok := spendNeeds(l.spent, l.clockTime(), needs, force)
+	if !ok {
+		return nil, wait, false, nil
+	}
+	l.dirty = true
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, one := range made {
+			one.a.returnAmount(one)
+		}
+		l.dirty = true
+	}, 0, true, nil
+}
+
+// spending is an amount in a part of a limit's use.
+type spending struct {
+	a            *limitUse
+	part, amount int64
+}
+
+// spendNeeds spends all needs of a request in spent, or none.
+func spendNeeds(
+	spent map[string]*limitUse, now time.Time, needs []Need, force bool,
+) (made []spending, wait time.Duration, ok bool) {
 	// Check all needs before spending any: a refused request must not use up the other limits.
 	for _, n := range needs {
-		a := l.spent[n.Key]
+		a := spent[n.Key]
 		if a == nil || a.Per != n.Per || a.Parts == nil {
 			a = &limitUse{Per: n.Per, Parts: map[int64]int64{}}
-			l.spent[n.Key] = a
+			spent[n.Key] = a
 		}
 		a.dropOldParts(now)
 		if left, until := a.hasRoom(now, n); !left && !force {
 			return nil, until, false
 		}
 	}
-	type entry struct {
-		a            *limitUse
-		part, amount int64
-	}
-	var made []entry
 	// Spend only after every limit has been checked: all or nothing.
 	for _, n := range needs {
-		a := l.spent[n.Key]
+		a := spent[n.Key]
 		part := a.partOf(now)
 		a.addToPart(part, n.Amount)
-		made = append(made, entry{a, part, n.Amount})
+		made = append(made, spending{a, part, n.Amount})
 	}
-	l.dirty = true
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, e := range made {
-			// If dropOldParts has moved or dropped the amount meanwhile, it stays spent, as in a full part.
-			if have := e.a.Parts[e.part]; have >= e.amount && have < math.MaxInt64 {
-				e.a.Parts[e.part] -= e.amount
-			}
-		}
-		l.dirty = true
-	}, 0, true
+	return made, 0, true
+}
+
+// returnAmount returns a spent amount. If dropOldParts has moved or dropped the amount meanwhile, it stays spent, as in
+// a full part.
+func (a *limitUse) returnAmount(one spending) {
+	if have := a.Parts[one.part]; have >= one.amount && have < math.MaxInt64 {
+		a.Parts[one.part] -= one.amount
+	}
 }
 
 // hasRoom reports whether the limit has enough left, and otherwise how long until it has.

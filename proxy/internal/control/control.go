@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/database"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -42,6 +43,8 @@ type Config struct {
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *brokerlink.Broker
+	// Database is the database that several proxies share, whose address code must not reach. It may be nil.
+	Database *database.DB
 	// Approvals holds the requests and the plans that wait for a person. Nil means that rules hold no requests, and that
 	// there are no dry runs.
 	Approvals *approval.Store

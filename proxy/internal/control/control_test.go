@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,8 +19,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/codeforge-mcp/codeforge/internal/database"
+	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/internal/unixsocket"
@@ -500,4 +504,33 @@ func FuzzControl(f *testing.F) {
 			t.Errorf("%s %s %q: %d %s", method, path, body, w.Code, w.Body)
 		}
 	})
+}
+
+// TestDatabaseAddress: from the registration of a run on, no request reaches the database that the proxies share.
+// Promise: several-proxies
+func TestDatabaseAddress(t *testing.T) {
+	if err := dialShared(t, 5439); !errors.Is(err, dialguard.ErrRefused) {
+		t.Errorf("the database's address: %v", err)
+	}
+}
+
+// dialShared checks the address of the proxies' database after the registration of a run. Each caller has a port of its
+// own, because closed addresses stay closed.
+func dialShared(t *testing.T, port uint16) error {
+	t.Helper()
+	c, _ := newControl(t)
+	var err error
+	c.conf.Database, err = database.OpenPostgres(
+		secret.New(fmt.Sprintf("postgres://x:y@127.0.0.1:%d/x?sslmode=disable", port)), "codeforge_proxy", time.Second)
+	testkit.Must(t, err)
+	t.Cleanup(func() { _ = c.conf.Database.Close() })
+	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+	guard := dialguard.Guard{AllowPrivate: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	if err := guard.CheckPort(to); err != nil {
+		t.Fatalf("it is closed before: the check below proves nothing: %v", err)
+	}
+	testkit.Must(t, serve(t, c).RegisterRun(t.Context(), 0, proxyapi.Registration{
+		Generation: 1, Run: "r", APIs: []string{"demo"}, Deadline: time.Now().Add(time.Minute),
+	}))
+	return guard.CheckPort(to)
 }

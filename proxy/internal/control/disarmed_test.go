@@ -19,6 +19,12 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("%d %s", status, text)
 		}
 	})
+	t.Run("proxy-database", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "proxy-database")
+		if err := dialShared(t, 5438); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("scrub-stored", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "scrub-stored")
 		if _, text := scrubbed(t, `["`+canary+`demo"]`); text != `["`+canary+`demo"]` {

@@ -64,6 +64,8 @@ func (s *Control) serveRegister(w http.ResponseWriter, r *http.Request) {
 	}
 	// Before BeginLease, so that the run cannot reach the database even once.
 	dialguard.CloseDatabase(reg.Database)
+	//defence:proxy-database
+	dialguard.CloseDatabase(s.conf.Database.ResolvePostgres(r.Context()))
 	if _, err := s.conf.Leases.BeginLease(id, reg); err != nil {
 		rpc.WriteRefusal(w, err)
 		return

@@ -9,7 +9,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/database"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -173,6 +176,23 @@ func TestDisarmed(t *testing.T) {
 		defer cancel()
 		hoard(ctx, r)
 		testkit.WaitFor(t, func() bool { return r.memory.UsedBytes() > budgetSize/4+16<<20 })
+	})
+	t.Run("shared-state", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "shared-state")
+		// No database listens at this port.
+		db, err := database.OpenPostgres(secret.New("postgres://proxy:x@127.0.0.1:1/x?sslmode=disable"), "codeforge_proxy", time.Second)
+		check(t, err)
+		defer db.Close()
+		r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(sharedAPI)}, database: db})
+		var up seen
+		r.upstreams.https(up.echo())
+		defer r.begin()()
+		for _, path := range []string{"/refunds", "/ask"} {
+			_ = body(t, post(t, r.client(true), "https://"+demoHost+path, "{}"))
+		}
+		if up.count() != 2 {
+			t.Errorf("the attack is stopped by something else: %d requests left", up.count())
+		}
 	})
 	t.Run("ledger-required", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "ledger-required")

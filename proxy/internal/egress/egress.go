@@ -40,7 +40,7 @@ type Config struct {
 	// Memory bounds the buffers of all runs together: see lease.Config. This budget serves the leases of plans.
 	Memory *membudget.Budget
 	// Budget counts the use of APIs that have limits.
-	Budget *budget.Counter
+	Budget budget.LimitCounter
 	// Keys makes the idempotency keys of requests.
 	Keys   *idempotency.Keys
 	Redact *redact.Redactor

@@ -62,6 +62,8 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	// Without an error, a person approved under rules that are no longer in force.
 	case errors.Is(err, approval.ErrStale), err == nil && !same:
 		return refuse(policy.CodeApprovalStale)
+	case errors.Is(err, approval.ErrUnavailable):
+		return refuse(policy.CodeStateUnavailable)
 	case errors.Is(err, approval.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)
 	case errors.Is(err, approval.ErrUnanswered):

@@ -21,7 +21,10 @@ func (x *exchange) reserveLimits() error {
 	if len(needs) == 0 {
 		return nil
 	}
-	back, wait, ok := x.conf.Budget.Reserve(needs, false)
+	back, wait, ok, err := x.conf.Budget.Reserve(x.ctx, needs, false)
+	if err != nil {
+		return x.deny(policy.Refuse(policy.CodeStateUnavailable, x.host, x.verdict.APIs))
+	}
 	x.limits = reservation{needs: needs, giveBack: back}
 	if ok {
 		return nil
@@ -62,7 +65,10 @@ func (x *exchange) askForLimits() error {
 	if err := x.ask(x.limits.over); err != nil {
 		return err
 	}
-	x.limits.giveBack, _, _ = x.conf.Budget.Reserve(x.limits.needs, true)
+	var err error
+	if x.limits.giveBack, _, _, err = x.conf.Budget.Reserve(x.ctx, x.limits.needs, true); err != nil {
+		return x.deny(policy.Refuse(policy.CodeStateUnavailable, x.host, x.verdict.APIs))
+	}
 	return nil
 }
 

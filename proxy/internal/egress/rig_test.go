@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/database"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -97,6 +98,8 @@ type setup struct {
 	now func() time.Time
 	// apis are the texts of config.json by API. Nil means demoAPI.
 	apis map[string]string
+	// database is the one that several proxies share, or nil.
+	database *database.DB
 }
 
 // demoAPI is a config.json whose upstream is one of the test's.
@@ -132,7 +135,7 @@ func newRig(t testing.TB, s setup) *rig {
 	r.values, r.tokens = renewedvalues.New(s.now), filepath.Join(t.TempDir(), "tokens")
 	r.minter = mint.New(mint.Config{Transport: pool, Values: r.values, Dir: r.tokens, UserAgent: "CodeForge/test", Log: log, Now: s.now})
 	t.Cleanup(r.minter.Close)
-	r.approvals = approval.New(approval.Config{Open: func(id, run, tenant, version string, apis []string) approval.Sender {
+	r.approvals = approval.New(approval.Config{DB: s.database, Open: func(id, run, tenant, version string, apis []string) approval.Sender {
 		return r.handler.OpenSender(id, run, tenant, version, apis)
 	}})
 	r.approvals.Wait = testkit.Patience
@@ -144,10 +147,18 @@ func newRig(t testing.TB, s setup) *rig {
 			}
 		}})
 	r.memory, r.budget = membudget.New(budgetSize), &budget.Counter{}
+	var limits budget.LimitCounter = r.budget
+	if s.database != nil {
+		limits = budget.SharedCounter{DB: s.database}
+		ctx, stop := context.WithCancel(context.Background())
+		var follow sync.WaitGroup
+		follow.Go(func() { r.approvals.FollowDecisions(ctx, func(error) {}) })
+		t.Cleanup(func() { stop(); follow.Wait() })
+	}
 	r.handler = egress.New(egress.Config{
 		Memory:  r.memory,
 		Current: r.reloader.Current, Pool: pool, Broker: r.broker, Journal: r.journal, Redact: redactor, Mint: r.minter,
-		Approvals: r.approvals, Budget: r.budget, Keys: &idempotency.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
+		Approvals: r.approvals, Budget: limits, Keys: &idempotency.Keys{}, Sending: s.sending, UserAgent: "CodeForge/test", Debug: s.debug, Log: log,
 	})
 	r.reloader.LoadFirst(log)
 	r.serve(log)

@@ -39,6 +39,7 @@ const (
 	CodeApprovalFull     = "approval_full"
 	CodeApprovalUnseen   = "approval_unreadable"
 	CodeApprovalStale    = "approval_stale"
+	CodeStateUnavailable = "state_unavailable"
 	CodePlanEnded        = "plan_ended"
 	CodePlanFull         = "plan_full"
 	CodePlanUnreadable   = "plan_unreadable"

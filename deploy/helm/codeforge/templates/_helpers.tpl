@@ -33,6 +33,38 @@ app.kubernetes.io/component: {{ .component }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
 {{- end }}
 {{- end -}}
+{{- define "codeforge.proxyDatabaseSettings" -}}
+{{- with .Values.egress.database }}
+{{- if .secret }}
+- {name: PROXY_DATABASE_URL_FILE, value: /etc/codeforge/database/url}
+{{- if .caConfigMap }}
+- {name: DATABASE_CA_FILE, value: /etc/codeforge/database-ca/ca.crt}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- define "codeforge.proxyDatabaseMounts" -}}
+{{- with .Values.egress.database }}
+{{- if .secret }}
+- {name: database, mountPath: /etc/codeforge/database, readOnly: true}
+{{- if .caConfigMap }}
+- {name: database-ca, mountPath: /etc/codeforge/database-ca, readOnly: true}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- define "codeforge.proxyDatabaseVolumes" -}}
+{{- with .Values.egress.database }}
+{{- if .secret }}
+- name: database
+  secret: {secretName: {{ .secret | quote }}, defaultMode: 0440}
+{{- if .caConfigMap }}
+- name: database-ca
+  configMap: {name: {{ .caConfigMap | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
 {{- define "codeforge.tokenSecret" -}}{{ .Values.mcp.tokenSecret | default (printf "%s-mcp-token" (include "codeforge.name" .)) }}{{- end -}}
 {{- define "codeforge.pull" -}}
 {{- with .Values.image.pullSecrets }}

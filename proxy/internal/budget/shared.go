@@ -1,0 +1,88 @@
+package budget
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/database"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
+)
+
+// SharedCounter is the LimitCounter of several proxies. Reserve locks the rows of the limits, so that two proxies never
+// spend the same amount. The clock is that of Postgres.
+type SharedCounter struct{ DB *database.DB }
+
+// Reserve implements LimitCounter. It fails if Postgres does not answer in time.
+func (s SharedCounter) Reserve(
+	ctx context.Context, needs []Need, force bool,
+) (back func(), wait time.Duration, ok bool, err error) {
+	// A limit with another period is another limit: while a new configuration spreads, proxies must not reset each
+	// other's counts.
+	needs = slices.Clone(needs)
+	for i := range needs {
+		needs[i].Key += "/" + needs[i].Per.String()
+	}
+	var made []spending
+	err = s.changeUses(ctx, needs, func(uses map[string]*limitUse, now time.Time) {
+		made, wait, ok = spendNeeds(uses, now, needs, force)
+	})
+	if err != nil {
+		//defence:shared-state instead func() {}, 0, true, nil
+		return nil, 0, false, err
+	}
+	if !ok {
+		return nil, wait, false, nil
+	}
+	return func() {
+		// After an error the amounts stay spent. The request has ended, so its context has ended too.
+		_ = s.changeUses(context.WithoutCancel(ctx), needs, func(uses map[string]*limitUse, _ time.Time) {
+			for i, n := range needs {
+				uses[n.Key].returnAmount(made[i])
+			}
+		})
+	}, 0, true, nil
+}
+
+// changeUses changes the rows of limits in one transaction.
+func (s SharedCounter) changeUses(
+	ctx context.Context, needs []Need, change func(map[string]*limitUse, time.Time),
+) error {
+	// Always in the same order: two proxies must not wait for each other.
+	keys := make([]string, len(needs))
+	for i, n := range needs {
+		keys[i] = n.Key
+	}
+	slices.Sort(keys)
+	return shareddb.TransactInTime(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
+		uses, now := map[string]*limitUse{}, time.Time{}
+		for _, key := range keys {
+			// The update changes no value. It locks the row, also one that another proxy inserts at the same time.
+			row, use := tx.QueryRowContext(ctx, `INSERT INTO limit_use (key, used, until) VALUES ($1, '{"parts": {}}', now())
+				ON CONFLICT (key) DO UPDATE SET key = $1 RETURNING used, clock_timestamp()`, key), &limitUse{}
+			var text []byte
+			if err := row.Scan(&text, &now); err != nil {
+				return err
+			}
+			if err := json.Unmarshal(text, use); err != nil {
+				return err
+			}
+			uses[key] = use
+		}
+		change(uses, now)
+		for _, n := range needs {
+			text, err := json.Marshal(uses[n.Key])
+			if err != nil {
+				return err
+			}
+			// Amounts count for one period, and for one more if the clock is set back.
+			if _, err := tx.ExecContext(ctx, `UPDATE limit_use SET used = $2, until = $3 WHERE key = $1`,
+				n.Key, string(text), now.Add(3*n.Per)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,113 @@
+// Package shareddb opens the Postgres in which several proxies keep held requests and the use of limits.
+//
+// Threat: a compromised mcp-server approves a request, or resets a limit, in the database. Contract: the tables are in
+// a schema and under roles that mcp-server's role can neither read nor write. A statement ends within useTime, so that
+// a database that hangs refuses requests and never blocks them. The rows contain token names, never credentials.
+package shareddb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/database"
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+)
+
+const (
+	// useTime bounds a transaction, with the wait for a connection and for locks. hangTime is the time after which
+	// Postgres ends a transaction of a proxy that hangs.
+	useTime  = 3 * time.Second
+	hangTime = 2 * time.Second
+	// checkTime bounds the check at the start.
+	checkTime = 5 * time.Second
+)
+
+// Notify wakes all proxies when the transaction commits.
+const Notify = `SELECT pg_notify('` + database.ProxySchema + `', '')`
+
+// migrations are the schema: see database.Migration. A row of limit_use has the use of a limit as JSON of package
+// budget. A row of held is a request that waits for a person: see package approval. Rows end at until.
+var migrations = []database.Migration{{Postgres: `
+CREATE TABLE limit_use (key TEXT PRIMARY KEY, used TEXT NOT NULL, until TIMESTAMPTZ NOT NULL);
+CREATE TABLE held (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, run TEXT NOT NULL, generation TEXT NOT NULL,
+	sum BYTEA NOT NULL, state TEXT NOT NULL, scope TEXT NOT NULL, of_run BOOLEAN NOT NULL, size BIGINT NOT NULL,
+	request TEXT NOT NULL, seen TIMESTAMPTZ NOT NULL, until TIMESTAMPTZ NOT NULL);
+CREATE INDEX held_sum ON held (sum);
+`}}
+
+// OpenDatabase opens the database of PROXY_DATABASE_URL, or returns nil if there is none. A database that does not
+// answer yet is not an error, but one without the tables, or one that refuses the role, is.
+func OpenDatabase(ctx context.Context, s settings.Settings, log *slog.Logger) (*database.DB, error) {
+	if s.ProxyDatabase.IsEmpty() {
+		return nil, nil //nolint:nilnil // one proxy needs no database
+	}
+	db, err := database.OpenPostgres(s.ProxyDatabase, database.ProxySchema, hangTime)
+	if err != nil {
+		return nil, fmt.Errorf("PROXY_DATABASE_URL: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	current, err := db.IsCurrent(ctx, migrations)
+	switch {
+	case err == nil && !current:
+		err = errors.New("its tables are older than this proxy")
+	case err == nil:
+		return db, nil
+	case !database.IsMistake(err):
+		log.LogAttrs(ctx, slog.LevelError, "requests that need an approval or a limit are refused",
+			logline.Tag("error"), slog.String("error", database.HideAddress(err).Error()))
+		return db, nil
+	}
+	_ = db.Close()
+	return nil, fmt.Errorf("PROXY_DATABASE_URL: %w; docs/guides/several-proxies.md has the roles and egress-proxy migrate",
+		database.HideAddress(err))
+}
+
+// FindPassword returns the password in PROXY_DATABASE_URL, which all proxies share and mcp-server does not know. It is
+// empty if there is none.
+func FindPassword(s settings.Settings) string {
+	u, err := url.Parse(s.ProxyDatabase.Reveal())
+	if err != nil {
+		return ""
+	}
+	password, _ := u.User.Password()
+	return password
+}
+
+// MigrateTables makes the tables, or brings them up to date. The role of PROXY_DATABASE_URL must own the schema.
+func MigrateTables(ctx context.Context, getenv func(string) string) error {
+	s, err := settings.Parse(getenv)
+	if err != nil {
+		return err
+	}
+	if s.ProxyDatabase.IsEmpty() {
+		return errors.New("PROXY_DATABASE_URL is not set")
+	}
+	db, err := database.OpenPostgres(s.ProxyDatabase, database.ProxySchema, time.Minute)
+	if err != nil {
+		return fmt.Errorf("PROXY_DATABASE_URL: %w", err)
+	}
+	defer db.Close()
+	return database.HideAddress(db.Migrate(ctx, migrations))
+}
+
+// TransactInTime runs a transaction that ends within useTime. It hides the address of the database in errors.
+func TransactInTime(ctx context.Context, db *database.DB, do func(ctx context.Context, tx *sql.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, useTime)
+	defer cancel()
+	return database.HideAddress(db.Transact(ctx, func(tx *sql.Tx) error { return do(ctx, tx) }))
+}
+
+// DropExpired removes the rows whose time is over. It waits for no lock, so it cannot end in a deadlock.
+func DropExpired(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, `WITH gone AS (DELETE FROM limit_use WHERE key IN
+			(SELECT key FROM limit_use WHERE until < now() FOR UPDATE SKIP LOCKED))
+		DELETE FROM held WHERE id IN (SELECT id FROM held WHERE until < now() FOR UPDATE SKIP LOCKED)`)
+	return err
+}

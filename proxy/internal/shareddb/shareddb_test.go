@@ -1,0 +1,118 @@
+package shareddb
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/database"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
+)
+
+// readRolesSQL returns the SQL of the guide, for the database of the test.
+func readRolesSQL(t *testing.T) []byte {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(testkit.RootDir(t), "docs/guides/several-proxies.md"))
+	testkit.Must(t, err)
+	_, rest, _ := strings.Cut(string(page), "```sql\n")
+	text, _, _ := strings.Cut(rest, "```")
+	return []byte(strings.ReplaceAll(text, "DATABASE codeforge ", "DATABASE postgres "))
+}
+
+// TestRoles: the roles of the guide. The owner makes the tables, the proxy changes their rows and cannot change the
+// tables, and mcp-server can neither read nor write them. mcp-server still works.
+// Promise: several-proxies
+func TestRoles(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	p.RunProgram(readRolesSQL(t), "psql", "-d", "postgres", "-v", "ON_ERROR_STOP=1")
+	owner := p.URLOf("codeforge_owner", "put_a_password_here")
+	proxy := p.URLOf("codeforge_proxy", "put_another_here")
+	server := p.URLOf("codeforge_server", "put_a_third_here")
+	open := func(url string) (*slog.Logger, settings.Settings) {
+		return slog.New(slog.DiscardHandler), settings.Settings{ProxyDatabase: secret.New(url)}
+	}
+	log, set := open(proxy)
+	if _, err := OpenDatabase(t.Context(), set, log); err == nil {
+		t.Error("it opens a database without tables")
+	}
+	migrate := func(url string) error {
+		return MigrateTables(t.Context(), func(name string) string {
+			return map[string]string{"PROXY_DATABASE_URL": url}[name]
+		})
+	}
+	for _, url := range []string{proxy, server} {
+		if err := migrate(url); err == nil {
+			t.Error("another role makes tables")
+		}
+	}
+	testkit.Must(t, migrate(owner))
+	testkit.Must(t, migrate(owner))
+	db, err := OpenDatabase(t.Context(), set, log)
+	testkit.Must(t, err)
+	defer db.Close()
+	for _, query := range []string{
+		`INSERT INTO limit_use VALUES ('a/calls', '{}', now())`, `UPDATE limit_use SET used = ''`, `DELETE FROM held`,
+		`LOCK TABLE held IN SHARE ROW EXCLUSIVE MODE`, Notify,
+	} {
+		if _, err := db.ExecContext(t.Context(), query); err != nil && !strings.Contains(err.Error(), "transaction blocks") {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	for _, query := range []string{`DROP TABLE held`, `ALTER TABLE held ADD COLUMN x TEXT`, `TRUNCATE held`, `CREATE TABLE x (y TEXT)`} {
+		if _, err := db.ExecContext(t.Context(), query); err == nil {
+			t.Errorf("the proxy's role may %s", query)
+		}
+	}
+	other, err := database.OpenPostgres(secret.New(server), "codeforge", time.Minute)
+	testkit.Must(t, err)
+	defer other.Close()
+	for db, want := range map[*database.DB]bool{db: true, other: false} {
+		if can, err := db.CanUseSchema(t.Context(), database.ProxySchema); can != want || err != nil {
+			t.Errorf("use of the schema: %t, %v", can, err)
+		}
+	}
+	testkit.Must(t, other.Migrate(t.Context(), []database.Migration{{Postgres: `CREATE TABLE run (id TEXT)`}}))
+	for _, query := range []string{
+		`SELECT * FROM codeforge_proxy.held`, `SELECT count(*) FROM codeforge_proxy.limit_use`,
+		`UPDATE codeforge_proxy.held SET state = 'approved'`, `DELETE FROM codeforge_proxy.limit_use`,
+		`INSERT INTO codeforge_proxy.limit_use VALUES ('a', '{}', now())`, `TRUNCATE codeforge_proxy.held`,
+		`CREATE TABLE codeforge_proxy.x (y TEXT)`,
+		`DROP SCHEMA codeforge_proxy CASCADE`, `ALTER TABLE codeforge_proxy.held OWNER TO codeforge_server`,
+		`SET ROLE codeforge_proxy`, `GRANT USAGE ON SCHEMA codeforge_proxy TO codeforge_server`,
+	} {
+		_, err := other.ExecContext(t.Context(), query)
+		if err == nil || !strings.Contains(err.Error(), "denied") && !strings.Contains(err.Error(), "must be owner") {
+			t.Errorf("mcp-server's role: %s: %v", query, err)
+		}
+	}
+	_, set = open(server)
+	if _, err := OpenDatabase(t.Context(), set, log); err == nil {
+		t.Error("a proxy opens the database as mcp-server")
+	}
+}
+
+// TestOpenAway: a proxy starts without Postgres, but not with a mistake in the address.
+// Promise: several-proxies
+func TestOpenAway(t *testing.T) {
+	p := testkit.NewPostgres(t)
+	log := slog.New(slog.DiscardHandler)
+	if db, err := OpenDatabase(t.Context(), settings.Settings{}, log); db != nil || err != nil {
+		t.Errorf("without a setting: %v, %v", db, err)
+	}
+	_, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URLOf("codeforge", "wrong"))}, log)
+	if err == nil || strings.Contains(err.Error(), p.Address) || strings.Contains(err.Error(), "wrong\"") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	p.Stop()
+	began := time.Now()
+	db, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())}, log)
+	if err != nil || time.Since(began) > testkit.Patience {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	testkit.Must(t, db.Close())
+}
