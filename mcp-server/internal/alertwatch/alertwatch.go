@@ -103,7 +103,7 @@ func (w *Watcher) checkExchange(x operatorapi.Exchange) {
 		w.apis[name] = l
 	}
 	// Only the change to failing is an alert, not each further failure.
-	if l.addRequest(isAPIFailure(x.Exchange)) {
+	if l.countRequest(isAPIFailure(x.Exchange)) {
 		w.store.AddAlert(operatorapi.Alert{
 			Kind: operatorapi.AlertAPI, Run: runOf(x.Run), API: name, Title: name + " fails",
 			Text: fmt.Sprintf("%d of its last %d requests failed, the latest with %s.", l.failed, l.n, describeFailure(x)),
@@ -140,8 +140,8 @@ type latestRequests struct {
 	told      bool
 }
 
-// addRequest adds a request. It reports whether the API has started to fail.
-func (l *latestRequests) addRequest(failed bool) bool {
+// countRequest adds a request. It reports whether the API has started to fail.
+func (l *latestRequests) countRequest(failed bool) bool {
 	if l.n < window {
 		l.n++
 	} else if l.ring[l.next] {

@@ -95,14 +95,14 @@ func addRow(ctx context.Context, tx *sql.Tx, e *entry) error {
 		AND NOT `+isWaiting, e.held.sum[:], q.Tenant); err != nil {
 		return err
 	}
-	if err := makeRoom(ctx, tx, e); err != nil {
+	if err := boundRows(ctx, tx, e); err != nil {
 		return err
 	}
 	return insertRow(ctx, tx, e, approvalapi.StateOpen)
 }
 
-// makeRoom applies the bounds of the memory to the table: it drops the rows that must make room for a request.
-func makeRoom(ctx context.Context, tx *sql.Tx, e *entry) error {
+// boundRows applies the bounds of the memory to the table: it drops the rows that must make room for a request.
+func boundRows(ctx context.Context, tx *sql.Tx, e *entry) error {
 	rows, err := tx.QueryContext(ctx, `SELECT id, tenant, state, size, `+isWaiting+`,
 		tenant = $1 AND run = $2 AND generation = $3 FROM held ORDER BY until`,
 		e.tenant, e.held.Run, strconv.FormatUint(e.held.Generation, 10))
