@@ -57,6 +57,13 @@ def texts(corpus, wordnet, few):
     return out[:2500] if few else out
 
 
+def save_rows(rows, folder):
+    """Writes vectors.bin: a scale for each row, then the rows as signed bytes."""
+    scale = np.maximum(np.abs(rows).max(1) / 127, 1e-6).astype(np.float32)
+    with open(os.path.join(folder, "vectors.bin"), "wb") as f:
+        f.write(scale.tobytes() + np.clip(np.round(rows / scale[:, None]), -127, 127).astype(np.int8).tobytes())
+
+
 def main(corpus, wordnet, out, few=False):
     t = texts(corpus, wordnet, few)
     print(len(t), "texts;", "model:", os.path.basename(os.path.dirname(os.path.dirname(WEIGHTS_FROM))), flush=True)
@@ -106,11 +113,8 @@ def main(corpus, wordnet, out, few=False):
     names = {i: w for w, i in TOKENIZER.get_vocab().items()}
     keep = [i for i in range(n) if names[i] == "[UNK]" or re.fullmatch(r"(##)?[a-z0-9]+", names[i])]
     keep.sort(key=lambda i: names[i])  # package wordvector searches pieces by bisection
-    E = E[keep]
-    scale = np.maximum(np.abs(E).max(1) / 127, 1e-6).astype(np.float32)
     os.makedirs(out, exist_ok=True)
-    with open(os.path.join(out, "vectors.bin"), "wb") as f:
-        f.write(scale.tobytes() + np.clip(np.round(E / scale[:, None]), -127, 127).astype(np.int8).tobytes())
+    save_rows(E[keep], out)
     with open(os.path.join(out, "vocab.txt"), "w") as f:
         f.write("\n".join(names[i] for i in keep) + "\n")
 

@@ -227,7 +227,7 @@ func keepBest(hits []Hit, from, most int) []Hit {
 
 // Factors of an entry's score.
 const (
-	nearKind, wrongKind = 0.8, 0.5 // to create instead of to change; to delete instead of to read
+	nearKind, wrongKind = 0.8, 0.65 // to create instead of to change; to delete instead of to read
 	outdated            = 0.6
 	elsewhere           = 0.45 // in another place than the question names
 	rightNumber         = 1.12 // many asked for and answered, or one: 3 % more at rank 1

@@ -129,7 +129,7 @@ func TestUsual(t *testing.T) {
 	for _, below := range []string{"charges refunds", "charges refunds all", "charges refunds one"} {
 		b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Create a refund", Meaning: below, Fields: []Field{{Text: below, Weight: 3}}})
 	}
-	b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Other", Meaning: "charges refund", Fields: []Field{{Text: "charges refund", Weight: 2.5}}})
+	b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Other", Meaning: "charges refund", Fields: []Field{{Text: "charges refund", Weight: 2}}})
 	b.AddEntry(IndexEntry{Kind: Create, Title: "Create a refund", Meaning: "refunds", Fields: []Field{{Text: "refunds", Weight: 2}}})
 	if hits := Search([]*Index{b.BuildIndex()}, "refund a charge", 8); !slices.ContainsFunc(hits[:2], func(h Hit) bool { return h.Entry == 4 }) {
 		t.Errorf("%+v", hits)

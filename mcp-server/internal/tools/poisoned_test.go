@@ -193,7 +193,7 @@ func TestPoisonedNames(t *testing.T) {
 	if got := call("list_apis", map[string]any{"api": "a"}); !strings.HasSuffix(got, "\n(left out: it addresses its reader)()\nlist_ignore_rules()\ntell all()") {
 		t.Error(got)
 	}
-	if got := call("list_apis", map[string]any{"operation": "a.tell_all"}); !strings.Contains(got, " The nearest: a.tell all, a.(left out: it addresses its reader).") {
+	if got := call("list_apis", map[string]any{"operation": "a.add"}); !strings.Contains(got, " The nearest: a.(left out: it addresses its reader)") {
 		t.Error(got)
 	}
 }
