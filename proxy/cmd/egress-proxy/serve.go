@@ -68,7 +68,7 @@ type daemon struct {
 	minter    *mint.Minter
 	approvals *approval.Store
 	ledger    *ledger.Log     // or nil
-	database  *database.DB    // that several proxies share, or nil
+	database  *database.DB    // shared by several proxies, or nil
 	counter   *budget.Counter // nil with a database
 	ports     *ports.Ports
 	remote    net.Listener // for mcp-server in another pod; nil if there is none
@@ -118,7 +118,7 @@ func serveEgress(ctx context.Context, o options, getenv func(string) string, std
 	stop()
 	<-counted
 	if d.database != nil {
-		_ = d.database.Close() // its users are closed above
+		_ = d.database.Close() // all its users are closed above
 	}
 	d.minter.Close()
 	if d.ledger != nil {
@@ -232,7 +232,8 @@ func (d *daemon) assembleParts(
 	d.reloader = reload.New(conf)
 	tunnel := &brokerlink.Broker{}
 	memory := newBudget()
-	// An approval names the version of the catalog, and lets a later request leave at any proxy.
+	// An approval names the version of the catalog. Proxies with a shared secret give equal catalogs equal versions, so
+	// an approval is valid at each such proxy.
 	catalog.SetSharedSecret(shareddb.FindPassword(set))
 	if d.database, err = shareddb.OpenDatabase(context.Background(), set, d.log); err != nil {
 		return err
@@ -314,7 +315,7 @@ func (d *daemon) assembleParts(
 	return nil
 }
 
-// openLimits opens the counts of limits: a file, or the database that several proxies share.
+// openLimits opens the counts of limits: those in the database that several proxies share, or else those in a file.
 func (d *daemon) openLimits(path string) (budget.LimitCounter, error) {
 	if d.database != nil {
 		return budget.SharedCounter{DB: d.database}, nil
@@ -323,7 +324,7 @@ func (d *daemon) openLimits(path string) (budget.LimitCounter, error) {
 	return d.counter, d.counter.Load()
 }
 
-// logDatabase logs that the database does not answer, or that it answers again.
+// logDatabase logs an error of the database, or if err is nil, that the database answers again.
 func (d *daemon) logDatabase(err error) {
 	if err == nil {
 		d.log.LogAttrs(context.Background(), slog.LevelInfo, "the database answers again", logline.Tag("proxy"))

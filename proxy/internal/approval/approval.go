@@ -75,7 +75,7 @@ type Store struct {
 	planBound memoryBound
 	grants    []runApproval // the oldest first
 	changed   chan struct{} // closed at the next change of held requests; nil while ListWaiting is unused
-	shared    *sharedHeld   // nil without Config.DB
+	shared    *heldTable    // nil without Config.DB
 	ending    bool
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -111,7 +111,7 @@ func New(c Config) *Store {
 		conf: c, heldBound: memoryBound{most: MaxHeldBytes}, planBound: memoryBound{most: maxPlanBytes, account: c.Memory},
 	}
 	if c.DB != nil {
-		s.shared = &sharedHeld{db: c.DB, wake: make(database.WakeSignal, 1)}
+		s.shared = &heldTable{db: c.DB, wake: make(database.WakeSignal, 1)}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

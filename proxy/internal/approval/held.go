@@ -34,7 +34,7 @@ var (
 	ErrUnanswered = errors.New("the request still waits for a decision")
 	// ErrStale is for a request that waited while an API that decides about it was changed.
 	ErrStale = errors.New("an API of the request has changed")
-	// ErrUnavailable is for a request that the database of several proxies cannot take, or whose decision it cannot give.
+	// ErrUnavailable is for a request that the shared database did not store, or whose decision it did not return.
 	ErrUnavailable = errors.New("the database of the proxies does not answer")
 	// ErrFull is for a request beyond maxOfRun, or for an entry or a step beyond another bound.
 	ErrFull = errors.New("too many requests wait for a person")
@@ -215,7 +215,7 @@ func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
 	case <-timer.C:
 		err = ErrUnanswered
 	}
-	if s.shared != nil { // a decision that has left the database must arrive
+	if s.shared != nil { // collectDecisions may hold a decision that has already left the database
 		s.shared.collecting.Lock()
 		defer s.shared.collecting.Unlock()
 	}
@@ -224,7 +224,7 @@ func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
 	select {
 	case answer := <-e.held.answer: // DecideHeld was faster than the lock
 		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended, so a later run may use the approval
-			e.state = stateApproved // settleRow keeps it in the database
+			e.state = stateApproved // settleRow stores the approval in the database
 			if s.shared == nil {
 				s.keepApproved(e)
 			}
@@ -235,7 +235,7 @@ func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
 	}
 	// From here on DecideHeld sees that the run no longer waits.
 	e.state = approvalapi.StateOpen
-	if s.shared != nil { // the database keeps it
+	if s.shared != nil { // the database keeps the request
 		s.dropEntries(func(other *entry) bool { return other == e })
 	}
 	s.notifyChange()
@@ -275,7 +275,7 @@ func (s *Store) addRequest(q Request) (*entry, error) {
 	return nil, ErrFull
 }
 
-// newHeld makes the entry of a request.
+// newHeld makes the entry of a request, with lifeTime to live. It does not add the entry to the store.
 func (s *Store) newHeld(q Request, sum [sha256.Size]byte) *entry {
 	now := s.conf.Now().UTC()
 	e := &entry{id: newID(), tenant: q.Tenant, state: stateWaiting, bound: &s.heldBound, until: now.Add(lifeTime)}
@@ -284,7 +284,7 @@ func (s *Store) newHeld(q Request, sum [sha256.Size]byte) *entry {
 	return e
 }
 
-// appendHeld adds an entry, and returns false if there is no room. The caller holds mu.
+// appendHeld adds an entry. It returns false, and adds no entry, if a bound is reached. The caller holds mu.
 func (s *Store) appendHeld(e *entry) bool {
 	if !s.takeBytes(e, e.held.memorySize()) {
 		return false
@@ -379,10 +379,10 @@ func (s *Store) DecideHeld(id string, a approvalapi.Answer, isOperator bool) (ap
 	return out, nil
 }
 
-// errNotHeld is for an unknown id.
+// errNotHeld is for an id that belongs to no held request.
 var errNotHeld = newRefusal("not_held", "No request waits under this id.")
 
-// checkDecision checks that a decision is valid, and returns the request as it is decided.
+// checkDecision checks whether a decision is permitted, and returns the request with the decision. It changes no entry.
 func (e *entry) checkDecision(a approvalapi.Answer, isOperator bool) (out approvalapi.HeldRequest, err error) {
 	//defence:held-by
 	if e.held.Operator && !isOperator {
@@ -399,7 +399,7 @@ func (e *entry) checkDecision(a approvalapi.Answer, isOperator bool) (out approv
 	return out, nil
 }
 
-// answerHeld passes a decision on to the exchanges that it concerns. The caller holds mu.
+// answerHeld passes a decision on to the exchanges that it covers. The caller holds mu.
 func (s *Store) answerHeld(e *entry, out approvalapi.HeldRequest) {
 	var answer error
 	switch {

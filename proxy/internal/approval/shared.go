@@ -13,17 +13,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 )
 
-// sharedHeld keeps the held requests of several proxies in Postgres, so that a person decides at any proxy.
+// heldTable keeps the held requests of several proxies in Postgres, so that a person can decide at any proxy.
 //
 // A row is open, approved or refused. The proxy with the exchange renews seen while the exchange waits, and takes the
-// row with the decision out of the table. If it dies, seen gets old, and the request no longer waits. Then the row is
-// for a later run, at any proxy. A row leaves the table in one statement, so an approval counts once.
+// row with the decision out of the table. If that proxy dies, seen becomes too old, and the request counts as not
+// waiting. Then a later run at any proxy can use the row. A row leaves the table in one statement, so an approval
+// counts once.
 //
 // Approvals of further requests stay in the memory of the proxy with the exchange: a run has only one proxy.
-type sharedHeld struct {
+type heldTable struct {
 	db         *database.DB
 	wake       database.WakeSignal
-	collecting sync.Mutex // held from a decision's way out of the table to its arrival at the exchange
+	collecting sync.Mutex // held while a decision moves from the table to its exchange
 }
 
 // isWaiting is the SQL for a row whose exchange waits. Its proxy renews seen every two seconds.
@@ -32,11 +33,12 @@ const isWaiting = `seen > now() - interval '10 seconds'`
 // lifeInterval is lifeTime in SQL.
 const lifeInterval = `interval '15 minutes'`
 
-func (h *sharedHeld) transact(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
+func (h *heldTable) transact(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
 	return shareddb.TransactInTime(ctx, h.db, do)
 }
 
-// addShared is addRequest with the database. Both know an approval of further requests only from memory.
+// addShared is addRequest with the database. Both look for approvals of further requests in memory only. addShared
+// returns ErrUnavailable if the database does not answer.
 func (s *Store) addShared(q Request) (*entry, error) {
 	s.mu.Lock()
 	covered := s.isCovered(q)
@@ -79,7 +81,7 @@ func addRow(ctx context.Context, tx *sql.Tx, e *entry) error {
 		return err
 	}
 	q := e.held.Request
-	// Of a row that is approved and waits, the approval is for its exchange.
+	// If an approved row still waits, its approval is for the exchange that waits.
 	err := tx.QueryRowContext(ctx, `DELETE FROM held WHERE id = (SELECT id FROM held WHERE sum = $1 AND tenant = $2
 		AND state = 'approved' AND until > now() AND NOT `+isWaiting+` LIMIT 1) RETURNING id, until`,
 		e.held.sum[:], q.Tenant).Scan(&e.id, &e.until)
@@ -101,7 +103,8 @@ func addRow(ctx context.Context, tx *sql.Tx, e *entry) error {
 	return insertRow(ctx, tx, e, approvalapi.StateOpen)
 }
 
-// boundRows applies the bounds of the memory to the table: it drops the rows that must make room for a request.
+// boundRows applies the bounds of the entries in memory to the table. It deletes the rows that must make way for a
+// request, or returns ErrFull.
 func boundRows(ctx context.Context, tx *sql.Tx, e *entry) error {
 	rows, err := tx.QueryContext(ctx, `SELECT id, tenant, state, size, `+isWaiting+`,
 		tenant = $1 AND run = $2 AND generation = $3 FROM held ORDER BY until`,
@@ -159,8 +162,9 @@ func insertRow(ctx context.Context, tx *sql.Tx, e *entry, state approvalapi.Stat
 		e.held.Ended != nil, e.held.memorySize()+entrySize, string(text), e.until).Scan(&e.until)
 }
 
-// settleRow brings the row of a request up to date after the request has stopped waiting with this result.
-func (h *sharedHeld) settleRow(e *entry, result error) error {
+// settleRow brings the row of a request up to date after the request has stopped waiting with this result. It returns
+// the result, or ErrUnavailable if a person could not decide.
+func (h *heldTable) settleRow(e *entry, result error) error {
 	query := `DELETE FROM held WHERE id = $1` // it is decided, or can never be
 	switch e.state {
 	case stateApproved: // its run ended at the moment of the approval
@@ -173,16 +177,17 @@ func (h *sharedHeld) settleRow(e *entry, result error) error {
 		_, err := tx.ExecContext(ctx, query, e.id)
 		return err
 	})
-	// A person could not decide either. If the request passes, its row has left the table before, or a wider approval
-	// covers it.
+	// Without the database a person could not decide either. If the request passes, an error does not matter: its row
+	// has already left the table, or a wider approval covers the request.
 	if err != nil && errors.Is(result, ErrUnanswered) {
 		return errors.Join(ErrUnavailable, err)
 	}
 	return result
 }
 
-// restoreApproval keeps the approval of a request that did not leave. Without the database the approval is lost.
-func (h *sharedHeld) restoreApproval(e *entry) {
+// restoreApproval keeps the approval of a request that did not leave. If the database does not answer, the approval is
+// lost.
+func (h *heldTable) restoreApproval(e *entry) {
 	_ = h.transact(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
 		return insertRow(ctx, tx, e, stateApproved)
 	})
@@ -286,8 +291,9 @@ func (s *Store) decideShared(
 }
 
 // FollowDecisions passes the decisions of other proxies on to the exchanges of this one, until ctx ends. Without a
-// database it does nothing. It calls state with each first error, and with nil if the database answers again.
-func (s *Store) FollowDecisions(ctx context.Context, state func(error)) {
+// database it does nothing. It calls report with the first of several errors in a row, and with nil if the database
+// answers again.
+func (s *Store) FollowDecisions(ctx context.Context, report func(error)) {
 	if s.shared == nil {
 		return
 	}
@@ -295,13 +301,13 @@ func (s *Store) FollowDecisions(ctx context.Context, state func(error)) {
 	s.shared.db.Listen(ctx, s.shared.wake, func() {
 		err := s.collectDecisions(ctx)
 		if ctx.Err() == nil && failing != (err != nil) {
-			state(err)
+			report(err)
 			failing = err != nil
 		}
 	})
 }
 
-// collectDecisions tells the database which requests wait, and takes their decisions out of the table.
+// collectDecisions renews seen for the requests that wait, takes their decisions out of the table, and passes them on.
 func (s *Store) collectDecisions(ctx context.Context) error {
 	s.shared.collecting.Lock()
 	defer s.shared.collecting.Unlock()

@@ -45,7 +45,7 @@ func newProxy(t *testing.T, p *testkit.Postgres) *Store {
 	return s
 }
 
-// listAll lists what a person sees at a proxy.
+// listAll lists the held requests that a person sees at a proxy.
 func listAll(t *testing.T, s *Store) []approvalapi.HeldRequest {
 	t.Helper()
 	list, err := s.ListHeldOfAll(t.Context())
@@ -53,7 +53,7 @@ func listAll(t *testing.T, s *Store) []approvalapi.HeldRequest {
 	return list
 }
 
-// holdAt passes a request at one proxy in the background, and returns its result and what another proxy shows.
+// holdAt passes a request at one proxy in the background, and returns its result and the entry that another proxy shows.
 func holdAt(ctx context.Context, t *testing.T, at, seen *Store, q Request) (<-chan error, approvalapi.HeldRequest) {
 	t.Helper()
 	before := len(listAll(t, seen))

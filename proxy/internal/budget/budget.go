@@ -175,19 +175,19 @@ func (l *Counter) Reserve(
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for _, one := range made {
-			one.a.returnAmount(one)
+			one.use.returnAmount(one)
 		}
 		l.dirty = true
 	}, 0, true, nil
 }
 
-// spending is an amount in a part of a limit's use.
+// spending is an amount that was added to a part of a limit's use.
 type spending struct {
-	a            *limitUse
+	use          *limitUse
 	part, amount int64
 }
 
-// spendNeeds spends all needs of a request in spent, or none.
+// spendNeeds spends the amounts that a request needs, in spent. Its other parameters and results are those of Reserve.
 func spendNeeds(
 	spent map[string]*limitUse, now time.Time, needs []Need, force bool,
 ) (made []spending, wait time.Duration, ok bool) {

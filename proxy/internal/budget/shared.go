@@ -15,7 +15,7 @@ import (
 // spend the same amount. The clock is that of Postgres.
 type SharedCounter struct{ DB *database.DB }
 
-// Reserve implements LimitCounter. It fails if Postgres does not answer in time.
+// Reserve implements LimitCounter. It fails if Postgres does not answer within the time of TransactInTime.
 func (s SharedCounter) Reserve(
 	ctx context.Context, needs []Need, force bool,
 ) (back func(), wait time.Duration, ok bool, err error) {
@@ -46,11 +46,11 @@ func (s SharedCounter) Reserve(
 	}, 0, true, nil
 }
 
-// changeUses changes the rows of limits in one transaction.
+// changeUses calls change with the rows of limits and Postgres' time, and stores the rows, in one transaction.
 func (s SharedCounter) changeUses(
 	ctx context.Context, needs []Need, change func(map[string]*limitUse, time.Time),
 ) error {
-	// Always in the same order: two proxies must not wait for each other.
+	// All proxies lock rows in the same order. Otherwise two proxies could wait for each other forever.
 	keys := make([]string, len(needs))
 	for i, n := range needs {
 		keys[i] = n.Key
@@ -59,7 +59,7 @@ func (s SharedCounter) changeUses(
 	return shareddb.TransactInTime(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
 		uses, now := map[string]*limitUse{}, time.Time{}
 		for _, key := range keys {
-			// The update changes no value. It locks the row, also one that another proxy inserts at the same time.
+			// The update changes no value. It locks the row, even if another proxy inserts the row at the same time.
 			row, use := tx.QueryRowContext(ctx, `INSERT INTO limit_use (key, used, until) VALUES ($1, '{"parts": {}}', now())
 				ON CONFLICT (key) DO UPDATE SET key = $1 RETURNING used, clock_timestamp()`, key), &limitUse{}
 			var text []byte

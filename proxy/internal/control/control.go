@@ -43,7 +43,7 @@ type Config struct {
 	Current func() *reload.Snapshot
 	// Broker gets the connections of mcp-server's broker.
 	Broker *brokerlink.Broker
-	// Database is the database that several proxies share, whose address code must not reach. It may be nil.
+	// Database is shared by several proxies, or nil. Code must not reach its address.
 	Database *database.DB
 	// Approvals holds the requests and the plans that wait for a person. Nil means that rules hold no requests, and that
 	// there are no dry runs.

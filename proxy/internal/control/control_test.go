@@ -514,8 +514,8 @@ func TestDatabaseAddress(t *testing.T) {
 	}
 }
 
-// dialShared checks the address of the proxies' database after the registration of a run. Each caller has a port of its
-// own, because closed addresses stay closed.
+// dialShared checks the address of the proxies' database after the registration of a run. Each caller has another
+// port, because closed addresses stay closed.
 func dialShared(t *testing.T, port uint16) error {
 	t.Helper()
 	c, _ := newControl(t)

@@ -285,7 +285,7 @@ func TestIPTablesFails(t *testing.T) {
 	}
 }
 
-// TestAddResolver adds the one address to lo, as often as it is called.
+// TestAddResolver: lo has the address once, however often AddResolver is called.
 func TestAddResolver(t *testing.T) {
 	inNamespace(t, false)
 	for range 2 {

@@ -31,8 +31,8 @@ func ListForms(value string, id int) []Pattern {
 }
 
 // ListReadings returns a value as servers read it: the value, and the texts of printable ASCII that its percent escapes
-// stand for after one decoding and after two. Frameworks decode the value of a cookie, and sessions often contain
-// escapes.
+// stand for after one decoding and after two. It leaves out texts shorter than leastReading. Frameworks decode the
+// value of a cookie, and sessions often contain escapes.
 func ListReadings(value string) []string {
 	list := []string{value}
 	for len(list) < maxReadings {
@@ -64,10 +64,10 @@ func UnescapePercent(text string) string {
 	return b.String()
 }
 
-// listFormsOfText returns the patterns of one reading.
+// listFormsOfText returns the patterns of one of the ListReadings.
 func listFormsOfText(value string, id int) []Pattern {
 	ps := []Pattern{{Text: value, ID: id, Escaped: true}}
-	// HTML forms write a space as a plus sign, and a server that reads a plus sign so may echo a space.
+	// HTML forms write a space as a plus sign. A server that reads a plus sign as a space may echo the space.
 	for _, pair := range [][2]string{{" ", "+"}, {"+", " "}} {
 		if strings.Contains(value, pair[0]) {
 			ps = append(ps, Pattern{Text: strings.ReplaceAll(value, pair[0], pair[1]), ID: id, Escaped: true})

@@ -76,8 +76,8 @@ var refusals = map[string]refusalText{
 	CodeApprovalStale: {http.StatusConflict, "The configuration changed while the request waited.",
 		"It was not sent. Run the code again."},
 	CodeStateUnavailable: {http.StatusServiceUnavailable, "The proxy cannot reach its database.",
-		"It was not sent, because the API %API has a limit, or a rule that asks a person. Requests without both still " +
-			"leave. Try again in a few seconds."},
+		"The request was not sent, because the API %API has a limit, or a rule that asks a person. Requests that " +
+			"need neither still leave. Try again in a few seconds."},
 	CodePlanEnded: {http.StatusConflict, "The plan of this dry run ends before this request.", "%SENTENCE"},
 	CodePlanFull: {http.StatusTooManyRequests, "The plan of this dry run has no room for the request.",
 		"A plan has at most 500 writes of 4 MiB together. Write less in one run."},

@@ -49,7 +49,7 @@ func MergeRegistries(set *catalog.API, private []netip.Prefix, c *catalog.Catalo
 		addresses = append(addresses, "https://"+host)
 	}
 	for _, text := range append(addresses, packages.Registry, packages.Index) {
-		address, _ := url.Parse(text) // the catalog rejects other addresses
+		address, _ := url.Parse(text) // the catalog rejects an address with a mistake
 		switch named := NewRegistry(address, private); {
 		case named == nil:
 		case set == nil:

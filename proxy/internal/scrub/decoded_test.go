@@ -11,7 +11,7 @@ import (
 )
 
 // TestDecodedEchoes: a server decodes a cookie and shows it. Its text comes back as the name, in each form. The value
-// itself, and texts too short to be a key, are found as before.
+// itself comes back as the name too. Decoded texts that are too short to be a key, or have several lines, stay.
 // Promise: every-echoed-form
 func TestDecodedEchoes(t *testing.T) {
 	for _, value := range []string{

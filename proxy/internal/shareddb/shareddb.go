@@ -1,8 +1,8 @@
 // Package shareddb opens the Postgres in which several proxies keep held requests and the use of limits.
 //
 // Threat: a compromised mcp-server approves a request, or resets a limit, in the database. Contract: the tables are in
-// a schema and under roles that mcp-server's role can neither read nor write. A statement ends within useTime, so that
-// a database that hangs refuses requests and never blocks them. The rows contain token names, never credentials.
+// a schema and under roles that mcp-server's role can neither read nor write. A transaction ends within useTime, so
+// a database that hangs cannot block requests for longer. The rows contain token names, never credentials.
 package shareddb
 
 import (
@@ -28,7 +28,7 @@ const (
 	checkTime = 5 * time.Second
 )
 
-// Notify wakes all proxies when the transaction commits.
+// Notify is the statement that wakes all proxies when its transaction commits.
 const Notify = `SELECT pg_notify('` + database.ProxySchema + `', '')`
 
 // migrations are the schema: see database.Migration. A row of limit_use has the use of a limit as JSON of package
@@ -41,8 +41,9 @@ CREATE TABLE held (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, run TEXT NOT NULL,
 CREATE INDEX held_sum ON held (sum);
 `}}
 
-// OpenDatabase opens the database of PROXY_DATABASE_URL, or returns nil if there is none. A database that does not
-// answer yet is not an error, but one without the tables, or one that refuses the role, is.
+// OpenDatabase opens the database of PROXY_DATABASE_URL, or returns nil if the setting is empty. It fails if the URL
+// has a mistake, the database refuses the role, or the tables are missing or old. If the database does not answer,
+// OpenDatabase logs that and succeeds: the proxy refuses requests until the database answers.
 func OpenDatabase(ctx context.Context, s settings.Settings, log *slog.Logger) (*database.DB, error) {
 	if s.ProxyDatabase.IsEmpty() {
 		return nil, nil //nolint:nilnil // one proxy needs no database
@@ -65,12 +66,12 @@ func OpenDatabase(ctx context.Context, s settings.Settings, log *slog.Logger) (*
 		return db, nil
 	}
 	_ = db.Close()
-	return nil, fmt.Errorf("PROXY_DATABASE_URL: %w; docs/guides/several-proxies.md has the roles and egress-proxy migrate",
-		database.HideAddress(err))
+	return nil, fmt.Errorf("PROXY_DATABASE_URL: %w; see docs/guides/several-proxies.md for the roles and "+
+		"egress-proxy migrate", database.HideAddress(err))
 }
 
-// FindPassword returns the password in PROXY_DATABASE_URL, which all proxies share and mcp-server does not know. It is
-// empty if there is none.
+// FindPassword returns the password in PROXY_DATABASE_URL, or "". All proxies share this password, and mcp-server does
+// not know it.
 func FindPassword(s settings.Settings) string {
 	u, err := url.Parse(s.ProxyDatabase.Reveal())
 	if err != nil {
@@ -80,7 +81,7 @@ func FindPassword(s settings.Settings) string {
 	return password
 }
 
-// MigrateTables makes the tables, or brings them up to date. The role of PROXY_DATABASE_URL must own the schema.
+// MigrateTables creates the tables, or brings them up to date. The role of PROXY_DATABASE_URL must own the schema.
 func MigrateTables(ctx context.Context, getenv func(string) string) error {
 	s, err := settings.Parse(getenv)
 	if err != nil {
@@ -104,7 +105,7 @@ func TransactInTime(ctx context.Context, db *database.DB, do func(ctx context.Co
 	return database.HideAddress(db.Transact(ctx, func(tx *sql.Tx) error { return do(ctx, tx) }))
 }
 
-// DropExpired removes the rows whose time is over. It waits for no lock, so it cannot end in a deadlock.
+// DropExpired removes the expired rows. It skips locked rows, so it cannot end in a deadlock.
 func DropExpired(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `WITH gone AS (DELETE FROM limit_use WHERE key IN
 			(SELECT key FROM limit_use WHERE until < now() FOR UPDATE SKIP LOCKED))
