@@ -161,7 +161,7 @@ func RemoveAPI(dir, name string) error {
 	return os.Remove(folder)
 }
 
-// ListExamples lists the names of the APIs that have an example and no config.json.
+// ListExamples lists the names of the APIs that have an example and no config.json, without the template apis/example.
 func ListExamples(dir string) []string {
 	paths, _ := filepath.Glob(filepath.Join(dir, "*", configFile+exampleSuffix)) // the pattern is valid
 	names := convert.Each(paths, func(path string) string { return filepath.Base(filepath.Dir(path)) })
@@ -169,7 +169,7 @@ func ListExamples(dir string) []string {
 }
 
 // ReadExample returns the text of dir/NAME/config.json.example and its credentials, or nil. A credential with several
-// secrets is there once for each of them.
+// secrets is listed once for each secret.
 func ReadExample(dir, name string) (text []byte, credentials []EntryCredential, err error) {
 	f, err := os.Open(filepath.Join(dir, name, configFile+exampleSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -190,7 +190,7 @@ func ReadExample(dir, name string) (text []byte, credentials []EntryCredential, 
 	return text, credentials, err
 }
 
-// listSecrets returns the credential of a token name, once for each text that its owner must supply.
+// listSecrets returns the credential of a token name, once for each text that the user must supply.
 func listSecrets(text []byte, token string) (out []EntryCredential) {
 	for _, within := range [][]string{
 		{"value"}, {"oauth2", "client_id"}, {"oauth2", "client_secret"},

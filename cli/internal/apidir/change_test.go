@@ -121,7 +121,8 @@ func TestAddExample(t *testing.T) {
 	}
 }
 
-// TestBoundExample: the rules of an example that allow reads stay, and so do refusals. All others go, or wait for a person.
+// TestBoundExample keeps the rules of an example that allow reads, and refusals. It removes all others, or makes them wait
+// for a person.
 func TestBoundExample(t *testing.T) {
 	const read, query = `{"methods":["GET"],"path":"/v1/**","then":"allow"}`, `{"methods":["POST"],"graphql":"query","then":"allow"}`
 	const refuse, held = `{"path":"/v1/admin/**","then":"refuse"}`, `{"path":"/v1/keys/**","then":"approve"}`

@@ -20,9 +20,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// addition is an API that lacks only its credentials. With an Example, which becomes the config.json, its Entry has
+// preparedAPI is an API that lacks only its credentials. With an Example, which becomes the config.json, its Entry has
 // only the name and the credentials. Notes are the consequences that the user should know.
-type addition struct {
+type preparedAPI struct {
 	Entry   apidir.Entry
 	Example []byte
 	Notes   []string
@@ -47,8 +47,8 @@ func (o *apiOptions) addAPI(ctx context.Context, e *Env, name string) error {
 
 // prepareAPI finds everything about an API except its credentials, and checks it. It asks for missing flags if in is a
 // terminal. If a document uses up standard input, in becomes the terminal.
-func (o *apiOptions) prepareAPI(ctx context.Context, in *linePrompter, name string) (addition, error) {
-	e, none := in.e, addition{}
+func (o *apiOptions) prepareAPI(ctx context.Context, in *linePrompter, name string) (preparedAPI, error) {
+	e, none := in.e, preparedAPI{}
 	if strings.ContainsAny(name, ":.") {
 		// The user has probably given a host instead of a name.
 		if hosts, err := hostsOf(name); err == nil {
@@ -85,7 +85,7 @@ func (o *apiOptions) prepareAPI(ctx context.Context, in *linePrompter, name stri
 	if err != nil {
 		return none, err
 	}
-	return addition{Entry: entry}, o.checkEntry(entry)
+	return preparedAPI{Entry: entry}, o.checkEntry(entry)
 }
 
 func (o *apiOptions) hasNoDescription() bool {
@@ -95,7 +95,7 @@ func (o *apiOptions) hasNoDescription() bool {
 // prepareExample makes an example the config.json of an API. The token names of another API's example change, because a
 // token name belongs to one API: for the API github-work, GITHUB_AUTH_TOKEN becomes GITHUB_WORK_AUTH_TOKEN.
 func (o *apiOptions) prepareExample(e *Env, name string, text []byte, credentials []apidir.EntryCredential) (
-	addition, error,
+	preparedAPI, error,
 ) {
 	fmt.Fprintf(e.Stderr, "apis/%s has an example, which becomes the config.json of %s.\n",
 		safetext.OneLine(cmp.Or(o.example, name)), safetext.OneLine(name))
@@ -112,7 +112,7 @@ func (o *apiOptions) prepareExample(e *Env, name string, text []byte, credential
 		text = regexp.MustCompile(`\b`+regexp.QuoteMeta(c.Name)+`\b`).ReplaceAll(text, []byte(to))
 		c.Name = to
 	}
-	return addition{Entry: apidir.Entry{Name: name, Credentials: credentials}, Example: text}, err
+	return preparedAPI{Entry: apidir.Entry{Name: name, Credentials: credentials}, Example: text}, err
 }
 
 // askMissing prompts for everything that the flags omit, and checks each answer at once.
@@ -303,14 +303,14 @@ func (o *apiOptions) boundMethods(entry *apidir.Entry, doc *document.ImportedDoc
 func (o *apiOptions) checkEntry(entry apidir.Entry) error {
 	entry.Credentials = slices.Clone(entry.Credentials)
 	for i := range entry.Credentials {
-		// Check loads the entry, so each credential needs a valid value, and another one than the rest.
+		// CheckEntry loads the entry, so each credential needs a valid value that differs from the others.
 		entry.Credentials[i].Value = secret.New(fmt.Sprintf("not-typed-yet-%d", i))
 	}
 	return apidir.CheckEntry(o.apis, entry)
 }
 
 // writeAPI writes an API whose credentials have their values.
-func (o *apiOptions) writeAPI(a addition) (path string, warnings catalog.Problems, err error) {
+func (o *apiOptions) writeAPI(a preparedAPI) (path string, warnings catalog.Problems, err error) {
 	if a.Example != nil {
 		return apidir.AddExample(o.apis, a.Entry.Name, a.Example, a.Entry.Credentials)
 	}
@@ -340,7 +340,7 @@ func (o *apiOptions) printResult(ctx context.Context, e *Env, entry apidir.Entry
 	return nil
 }
 
-// describeAdded says that an API is written, and names the next step.
+// describeAdded returns a sentence with the written file and the next step.
 func describeAdded(name, path string, state loadEffect) string {
 	return fmt.Sprintf("Wrote %s (mode 0600). %s; codeforge api test %s tries it.", safetext.OneLine(path), state, name)
 }

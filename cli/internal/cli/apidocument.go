@@ -84,11 +84,11 @@ func importText(flagName string, text []byte, with document.Options) (*document.
 	return openapi.FromTree(root, with)
 }
 
-// prepareDocument makes an API of a document.
+// prepareDocument is prepareAPI for a document, which flagName and from name. It prints a summary of the document.
 func (o *apiOptions) prepareDocument(ctx context.Context, in *linePrompter, name, flagName, from string) (
-	addition, error,
+	preparedAPI, error,
 ) {
-	e, none := in.e, addition{}
+	e, none := in.e, preparedAPI{}
 	if from == "-" && in.terminal {
 		return none, usageError("%s - reads the document from standard input, which is a terminal", flagName)
 	}
@@ -129,7 +129,7 @@ func (o *apiOptions) prepareDocument(ctx context.Context, in *linePrompter, name
 	}
 	entry := o.newEntry(name, doc)
 	entry.Operations = &apidir.Operations{Source: source.Name, Only: o.only, File: file}
-	return addition{Entry: entry, Notes: slices.Concat(doc.Notes, closed)}, o.checkEntry(entry)
+	return preparedAPI{Entry: entry, Notes: slices.Concat(doc.Notes, closed)}, o.checkEntry(entry)
 }
 
 // operationMethods returns the methods that operations may have, or nil for all.

@@ -61,7 +61,7 @@ type setupPage struct {
 	view    setupView
 }
 
-// setupView is the content of the page. It has no credential.
+// setupView is the content of the page. It contains no credential.
 type setupView struct {
 	// Name is the chosen API. Added is its result.
 	Name, Added, Problem string
@@ -70,7 +70,7 @@ type setupView struct {
 	// Logins are the states of the logins of the chosen API by token name. A login that has not begun has none.
 	Logins map[string]string
 	// Pending is the API whose credentials the page asks for.
-	Pending *addition
+	Pending *preparedAPI
 	// These are set for each answer.
 	Config           string // the text of an example
 	Blanks, Examples []string
@@ -90,7 +90,7 @@ func (s *setupPage) servePage(ctx context.Context) error {
 	}
 	s.ctx, s.server = ctx, server
 	fmt.Fprintln(s.e.Stdout, server.Address())
-	fmt.Fprintln(s.e.Stderr, "Open this address in a browser. It works in one. Ctrl-C ends the page.")
+	fmt.Fprintln(s.e.Stderr, "Open this address in a browser. It works in one browser only. Ctrl-C ends the page.")
 	err = server.Serve(ctx, s.routes())
 	if errors.Is(err, context.Canceled) {
 		return silentError(ExitInterrupted)
@@ -98,13 +98,13 @@ func (s *setupPage) servePage(ctx context.Context) error {
 	return err
 }
 
-// routes returns the paths of the page. Each form leads back to the page, so that a reload sends no form again.
+// routes returns the paths of the page. Each form redirects to the page, so that a reload sends no form again.
 func (s *setupPage) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { s.showPage(w, false) })
 	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		w.Header().Set("Cache-Control", "private, max-age=1800") // the last page comes as the server ends
+		w.Header().Set("Cache-Control", "private, max-age=1800") // the server ends while the last page loads
 		_, _ = w.Write(consolestyle.Sheet())                     // an error means that the browser has gone
 	})
 	mux.HandleFunc("POST /done", func(w http.ResponseWriter, _ *http.Request) {
@@ -144,7 +144,7 @@ func (s *setupPage) chooseAPI(ctx context.Context, form url.Values) error {
 	if o.example == "" {
 		u, err := url.Parse(strings.TrimSpace(form.Get("document")))
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-			return errors.New("found no address of a document; want one with https")
+			return errors.New("found no URL of a document; want one that begins with https:// or http://")
 		}
 		o.openapi = u.String()
 	}

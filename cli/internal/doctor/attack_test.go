@@ -95,7 +95,7 @@ func TestReadAttacks(t *testing.T) {
 	}
 }
 
-// TestRunAttacks runs the attacks against a stand-in that holds, and one that holds against none.
+// TestRunAttacks runs the attacks against a stand-in that withstands each attack, and against one that withstands no attack.
 func TestRunAttacks(t *testing.T) {
 	isHeld := true
 	s := mcp.NewServer(&mcp.Implementation{Name: "stand-in"}, nil)

@@ -63,7 +63,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// TestWays: what config.json cannot express is no way to authenticate.
+// TestWays leaves out a way to authenticate that config.json cannot express.
 func TestWays(t *testing.T) {
 	header, query, cookie := HeaderWay("h", "X-Key", "Key%: "), QueryWay("q", "key"), CookieWay("c", "sid")
 	for _, c := range []struct {

@@ -81,7 +81,7 @@ func IntrospectGraphQL(ctx context.Context, name, question string, stdin io.Read
 		source, err = ReadSource(ctx, name, stdin)
 		return source, false, err
 	}
-	body, _ := json.Marshal(map[string]string{"query": question}) // a text
+	body, _ := json.Marshal(map[string]string{"query": question}) // a map of texts cannot fail
 	source, err = sendRequest(ctx, u, http.MethodPost, body)
 	return source, true, err
 }

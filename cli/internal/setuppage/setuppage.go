@@ -2,7 +2,7 @@
 //
 // Threat: the forms of the page write files with credentials. Other pages in the browser can send requests to the port,
 // even under their own host names if those resolve to 127.0.0.1 (DNS rebinding). Other users of the machine can connect
-// as well, and somebody may read the link later.
+// as well, and another person may read the link later.
 //
 // Contract: the page is at a random path. The first request to the path gets a cookie, and later requests need it. The
 // Host must be the listener's, and a form must come from the page. On Linux, a request must also come from a process of
@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// IdleTime is how long a page stays without a request.
+	// IdleTime is the time without a request after which a page ends.
 	IdleTime = 15 * time.Minute
 	// maxForm bounds a form, in bytes.
 	maxForm = 64 << 10
@@ -45,7 +45,7 @@ type Server struct {
 	port     string
 	link     string // the random path, without slashes
 	check    *http.CrossOriginProtection
-	ended    chan error
+	ended    chan error // gets the result of Serve
 	idle     *time.Timer
 
 	mu     sync.Mutex
@@ -108,14 +108,14 @@ func (s *Server) Serve(ctx context.Context, page http.Handler) error {
 	return err
 }
 
-// foreignKey is the key of whether a connection belongs to another user.
+// foreignKey is the context key of a bool: whether the connection may belong to another user.
 type foreignKey struct{}
 
 // policy permits forms and the style sheet. The page has no script, and no page may frame it.
 const policy = "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; " +
 	"frame-ancestors 'none'"
 
-// protect passes the requests of the user's browser to the page.
+// protect passes the requests of the user's browser to the page, and refuses all others.
 func (s *Server) protect(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -137,7 +137,7 @@ func (s *Server) protect(page http.Handler) http.Handler {
 		case s.check.Check(r) != nil:
 		//defence:setup-link
 		case subtle.ConstantTimeCompare([]byte(link), []byte(s.link)) != 1:
-		case s.isBrowser(w, r):
+		case s.admitBrowser(w, r):
 			s.idle.Reset(IdleTime)
 			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 			r.URL.Path = "/" + path
@@ -149,8 +149,8 @@ func (s *Server) protect(page http.Handler) http.Handler {
 	})
 }
 
-// isBrowser reports whether a request has the cookie. The first request gets it.
-func (s *Server) isBrowser(w http.ResponseWriter, r *http.Request) bool {
+// admitBrowser gives the first request the cookie, and reports whether a request is the first or has the cookie.
+func (s *Server) admitBrowser(w http.ResponseWriter, r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, err := r.Cookie(cookieName)
