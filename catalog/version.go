@@ -16,11 +16,11 @@ import (
 // apiDigest identifies the content of one API, including credential values.
 type apiDigest [sha256.Size]byte
 
-// sharedSecret is the secret of SetSharedSecret.
+// sharedSecret is empty unless several proxies share a secret.
 var sharedSecret string
 
-// SetSharedSecret derives the key of versions from a secret of several proxies. Then equal catalogs of all of them have
-// equal versions. Call it before the first catalog is loaded.
+// SetSharedSecret derives the key of versions from a secret of several proxies, so that equal catalogs have equal
+// versions at all proxies with the secret. An empty secret keeps the random key. Call it before the first catalog is loaded.
 func SetSharedSecret(secret string) { sharedSecret = secret }
 
 // digestKey is a random key for the life of the process, unless several proxies share one. Versions can be compared

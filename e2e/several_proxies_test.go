@@ -34,8 +34,8 @@ func sharedDatabase(t *testing.T) (p *testkit.Postgres, env map[string]string) {
 	}
 }
 
-// another starts one more CodeForge with the APIs of a world, and returns its command line.
-func another(t *testing.T, w *world.World, env map[string]string) func(args ...string) string {
+// startAnother starts one more CodeForge with the APIs of a world, and returns its command line.
+func startAnother(t *testing.T, w *world.World, env map[string]string) func(args ...string) string {
 	t.Helper()
 	dir, err := world.NewDir(w.User, nil, env)
 	testkit.Must(t, err)
@@ -77,7 +77,7 @@ func TestSeveralProxies(t *testing.T) {
 		}
 		return apis
 	}})
-	at := []func(...string) string{commandIn(t, w.Dir), another(t, w, env), another(t, w, env)}
+	at := []func(...string) string{commandIn(t, w.Dir), startAnother(t, w, env), startAnother(t, w, env)}
 	trial := fmt.Sprintf("proxies%d", time.Now().UnixNano())
 	send := func(i int, method string, times, ms int) string {
 		return at[i]("run", "-e", fmt.Sprintf(`const sent = Array.from({length: %d}, async () => {

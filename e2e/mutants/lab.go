@@ -175,7 +175,7 @@ func killOrphans() {
 		}
 		for pid := 1; pid > 0; {
 			var err error
-			// Of any child: /proc may be that of another pid namespace, and not have all.
+			// Wait for any child, because /proc may belong to another pid namespace and lack some children.
 			if pid, err = syscall.Wait4(-1, nil, syscall.WNOHANG, nil); errors.Is(err, syscall.ECHILD) {
 				return
 			}

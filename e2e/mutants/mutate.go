@@ -42,7 +42,7 @@ var opposite = map[token.Token]struct {
 }
 
 // findMutants lists the mutants of a file. Some do not compile. Two kinds of numbers have no mutant, because no caller may
-// depend on them: a result beside an error or false, and a count of time units, which one unit more hardly changes.
+// depend on them: a result beside an error or false, and a count of time units. One unit more hardly changes a time.
 func findMutants(file string, source []byte) (list []mutant, err error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
@@ -116,7 +116,7 @@ func isErrorCheck(e ast.Expr) bool {
 	return ok && ok2 && strings.HasPrefix(strings.ToLower(left.Name), "err") && right.Name == "nil"
 }
 
-// isFailure reports whether an expression is false, or an error by its name.
+// isFailure reports whether an expression is false or has the name of an error.
 func isFailure(e ast.Expr) bool {
 	if call, ok := e.(*ast.CallExpr); ok {
 		e = call.Fun

@@ -57,8 +57,8 @@ func switchOff(t *testing.T, defences ...string) {
 type control struct {
 	defence string
 	attacks []string
-	// more are attacks that succeed too, but show only again that the defence is what stops them. They take long, so they
-	// are mounted only if testkit.IsThorough.
+	// more are attacks that succeed too, but only show again that the defence stops them. They take long, so they are
+	// mounted only if testkit.IsThorough.
 	more []string
 	// patience bounds an attack that does not end by itself; zero means a minute.
 	patience time.Duration

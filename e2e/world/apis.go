@@ -34,7 +34,7 @@ var tokens = []string{
 }
 
 // Canaries makes a credential for each token name of Standard. HTTPBIN_HARD has characters that encoders treat
-// differently, HTTPBIN_NAMED has percent escapes.
+// differently, and HTTPBIN_NAMED has percent escapes.
 func Canaries() map[string]*canary.Canary {
 	out := map[string]*canary.Canary{}
 	for _, name := range tokens {

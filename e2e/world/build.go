@@ -23,7 +23,7 @@ var packages = []string{
 // of their own.
 const OverlayVar = "CODEFORGE_E2E_OVERLAY"
 
-// build is buildWith the overlay of OverlayVar. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
+// build calls buildWith with the overlay of OverlayVar. CODEFORGE_E2E_BIN names a folder of binaries to use instead.
 func build(root string) (string, error) {
 	if dir := os.Getenv(binVar); dir != "" {
 		return dir, nil
@@ -31,7 +31,7 @@ func build(root string) (string, error) {
 	return buildWith(root, os.Getenv(OverlayVar))
 }
 
-// BuildShipped returns the folder of the binaries without an overlay, which it builds if they are not there.
+// BuildShipped builds the binaries without an overlay, and returns their folder.
 func BuildShipped(root string) (string, error) { return buildWith(root, "") }
 
 // buildWith builds the binaries from the working tree into bin/e2e, or with an overlay into bin/e2e-disarm. A lock

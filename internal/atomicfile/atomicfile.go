@@ -50,7 +50,7 @@ func SyncDir(dir string) error {
 		return err
 	}
 	defer f.Close()
-	if err := f.Sync(); !errors.Is(err, syscall.EINVAL) { // some file systems cannot either
+	if err := f.Sync(); !errors.Is(err, syscall.EINVAL) { // some file systems cannot flush folders either
 		return err
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package consolestyle is the style sheet of the console, of the pages on the public host and of the setup page.
+// Package consolestyle contains the style sheet of the console, of the pages on the public host and of the setup page.
 package consolestyle
 
 import _ "embed"
@@ -6,5 +6,5 @@ import _ "embed"
 //go:embed console.css
 var sheet []byte
 
-// Sheet returns the style sheet. It names no other file.
+// Sheet returns the style sheet, which refers to no other file.
 func Sheet() []byte { return sheet }

@@ -35,10 +35,10 @@ const (
 	maxConnections = 8
 )
 
-// ProxySchema is the schema of the proxies. mcp-server must not be able to use it.
+// ProxySchema is the schema of the proxies. The role of mcp-server must have no right to use it.
 const ProxySchema = "codeforge_proxy"
 
-// LockMigration is the key of the advisory lock of migrations. Packages that add keys count on from it.
+// LockMigration is the key of the advisory lock of migrations. Other packages use keys from LockMigration + 1 on.
 const LockMigration = 0x636f6465
 
 // DB is an open database. It is safe for concurrent use.

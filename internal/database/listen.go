@@ -17,7 +17,7 @@ const (
 	retryTime = time.Second
 )
 
-// listenerSet are all who wait for notifications. They share one connection.
+// listenerSet is the set of listeners for notifications. All listeners share one connection.
 type listenerSet struct {
 	mu    sync.Mutex
 	all   map[WakeSignal]bool

@@ -20,7 +20,7 @@ func TestMigrationAtOnce(t *testing.T) {
 		testkit.Must(t, err)
 		db := &DB{DB: inner}
 		t.Cleanup(func() { _ = db.Close() })
-		if have, err := db.schemaVersion(t.Context(), db, list); err != nil || have != 0 { // what each saw when it began
+		if have, err := db.schemaVersion(t.Context(), db, list); err != nil || have != 0 { // the version that each saw when it began
 			t.Fatalf("%d, %v", have, err)
 		}
 		dbs[i] = db

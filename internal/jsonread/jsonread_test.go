@@ -265,7 +265,7 @@ func TestEachByte(t *testing.T) {
 	}
 }
 
-// TestNode: what a node lacks is nil, empty or false.
+// TestNode: the missing parts of a node are nil, empty or false.
 func TestNode(t *testing.T) {
 	n, err := Parse(`{"s":"x","n":1,"t":true,"f":false,"o":{"p":{"q":"deep"}},"l":[1,2],"text":"true"}`, Options{})
 	if err != nil {

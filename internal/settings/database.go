@@ -62,13 +62,13 @@ func databasePort(u *url.URL) (uint16, error) {
 
 // completeDatabase adds missing parameters to a URL of Postgres: sslmode=verify-full unless the host is loopback, and
 // the file of authorities.
-func (s *Settings) completeDatabase(to *secret.Value) {
-	if to.IsEmpty() {
+func (s *Settings) completeDatabase(databaseURL *secret.Value) {
+	if databaseURL.IsEmpty() {
 		return
 	}
-	u, err := url.Parse(to.Reveal())
+	u, err := url.Parse(databaseURL.Reveal())
 	if err != nil {
-		return // database has already parsed it
+		return // parseDatabase has already reported it
 	}
 	q := u.Query()
 	address, err := netip.ParseAddr(u.Hostname())
@@ -81,5 +81,5 @@ func (s *Settings) completeDatabase(to *secret.Value) {
 		q.Set("sslrootcert", s.DatabaseCAFile)
 	}
 	u.RawQuery = q.Encode()
-	*to = secret.New(u.String())
+	*databaseURL = secret.New(u.String())
 }

@@ -104,8 +104,8 @@ type Settings struct {
 	// Database is the URL of Postgres with its sslmode. If it is empty, mcp-server uses files. The URL includes
 	// DatabaseCAFile.
 	Database secret.Value
-	// ProxyDatabase is the URL of the Postgres in which several proxies share approvals and limits, like Database. If it
-	// is empty, this proxy is the only one.
+	// ProxyDatabase is the URL of the Postgres in which several proxies share approvals and limits, in the form of
+	// Database. If it is empty, this proxy is the only one.
 	ProxyDatabase  secret.Value
 	DatabaseCAFile string
 	// OutputLimit is in characters.

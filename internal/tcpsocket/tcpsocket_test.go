@@ -126,7 +126,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestParseLine: a line with a damaged field is no socket, and one with fields up to the inode is.
+// TestParseLine accepts a line with fields up to the inode, and refuses one with a damaged field.
 func TestParseLine(t *testing.T) {
 	const line = "1: 0100007F:9C40 0100007F:1F90 01 0:0 0:0 0 1001 0 12"
 	want := entry{Socket{1001, 12}, netip.MustParseAddrPort("127.0.0.1:40000"), netip.MustParseAddrPort("127.0.0.1:8080"), 1}

@@ -126,6 +126,7 @@ func (p *Postgres) Start() {
 // Stop stops the server at once.
 func (p *Postgres) Stop() {
 	if p.cmd != nil {
+		// A process that SIGSTOP has stopped would not end.
 		p.SendSignal(syscall.SIGCONT)
 		_ = p.cmd.Process.Signal(syscall.SIGINT) // SIGINT also ends its children
 		_ = p.cmd.Wait()
@@ -146,7 +147,7 @@ func (p *Postgres) SendSignal(signal syscall.Signal) {
 	}
 }
 
-// URLOf returns the address for another user.
+// URLOf returns the server's URL with another user and password.
 func (p *Postgres) URLOf(user, password string) string {
 	return strings.Replace(p.URL(), url.UserPassword("codeforge", p.Password).String(),
 		url.UserPassword(user, password).String(), 1)

@@ -1,10 +1,11 @@
-"""Turns the vectors of a table so that a question is nearer to its operation than to the other ones.
+"""Turns the vectors of a table so that a question is nearer to its operation than to others.
 
     python rank.py CORPUS QUESTIONS TABLE
 
-Before, a vector of a text points where the whole model's vector points. That says how like two texts are, but not which
-words of a question decide between the operations of one API. Each step takes 24 documents with questions and 20 without,
-and lowers the cross entropy of the right operation: half among those of its document, half among all of them.
+In the table of train.py, the vector of a text points where the whole model's vector points. It measures how similar two
+texts are, but not which words of a question decide between the operations of one API. Each step takes 24 documents with
+questions and 20 without, and lowers the cross entropy of the right operation: half among the operations of its
+document, half among those of all documents.
 It takes a minute on one quiet core.
 """
 import collections, json, os, re, sys

@@ -12,8 +12,8 @@ import (
 type HostedClient struct {
 	// ID identifies the login. Its end needs the ID.
 	ID string `json:"id"`
-	// Name is the client's claim. Redirects has the address to which the client led the browser. Of a login from before
-	// this was stored, it has all addresses to which the client may lead one.
+	// Name is the client's claim. Redirects has the address to which mcp-server redirected the browser. If the login has
+	// no stored address, Redirects has all addresses of the client.
 	Name      string   `json:"name"`
 	Redirects []string `json:"redirects"`
 	Tenant    string   `json:"tenant"`

@@ -140,7 +140,7 @@ type latestRequests struct {
 	told      bool
 }
 
-// countRequest adds a request. It reports whether the API has started to fail.
+// countRequest counts a request. It reports whether the API has started to fail.
 func (l *latestRequests) countRequest(failed bool) bool {
 	if l.n < window {
 		l.n++

@@ -49,8 +49,8 @@ type request struct {
 // Login is a client that a tenant's user has approved.
 type Login struct {
 	ID string
-	// Client has the name and the redirect URI that the user saw: a client can change its document later. A login from
-	// before this was stored has the client's current ones.
+	// Client has the name and the redirect URI that the user saw: a client can change its document later. If the login
+	// has no stored redirect URI, Client has the client's current name and redirect URIs.
 	Client client
 	Tenant string
 	// Began is the time of the approval, Used the time of the last token.

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(fakepeers.RunTests(m))
 }
 
-// leftOut are the client scenarios of the suites that the bridge does not have, each with the reason. Those of extensions,
-// which belong to no version, are not run at all: the bridge uses no skills of upstream servers.
+// leftOut are the client scenarios of the suites that the bridge does not support, each with the reason. Scenarios of
+// extensions belong to no version and are not run: the bridge uses no skills of upstream servers.
 var leftOut = map[string]string{
 	"auth/": "the proxy logs in and puts the token in: mint.TestLoginConformance",
 }

@@ -77,7 +77,7 @@ func TestNestingDepth(t *testing.T) {
 	}
 }
 
-// TestWrongFrames: a line that is no frame, and a value that is no JSON, are errors. A writer that failed stays closed.
+// TestWrongFrames: a line that is not a frame, and a value that is not JSON, are errors. A writer that failed stays closed.
 func TestWrongFrames(t *testing.T) {
 	if err := NewReader(strings.NewReader("{\n")).Read(new(FromBridge)); err == nil || !strings.HasPrefix(err.Error(), "reading a frame: ") {
 		t.Errorf("half an object: %v", err)

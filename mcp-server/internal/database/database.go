@@ -1,5 +1,5 @@
-// Package database defines mcp-server's database: a SQLite file on one machine, or Postgres for several replicas. Later
-// features with state, such as files of runs, long runs and logins, append their tables to Migrations (schema.go).
+// Package database defines mcp-server's database: a SQLite file on one machine, or Postgres for several replicas. A
+// feature with state, such as files of runs or logins, appends its tables to Migrations (schema.go).
 package database
 
 import (
@@ -9,14 +9,14 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// These are the parts that the proxy has too: see the package internal/database.
+// These types are in internal/database, because the proxy uses them too.
 type (
 	DB         = database.DB
 	Migration  = database.Migration
 	WakeSignal = database.WakeSignal
 )
 
-// See the package internal/database.
+// See internal/database.
 var (
 	ErrNewer      = database.ErrNewer
 	HideAddress   = database.HideAddress
@@ -31,7 +31,7 @@ const (
 	ProxySchema = database.ProxySchema
 )
 
-// Notify wakes all replicas when the transaction commits.
+// Notify is the statement that wakes all replicas when its transaction commits.
 const Notify = `SELECT pg_notify('` + schema + `', '')`
 
 // Keys of the advisory locks. Each lock is held until the end of a transaction.

@@ -110,7 +110,7 @@ var LoginMigrations = []Migration{{SQLite: loginTables}, {SQLite: codeHosts}, {S
 // codeHosts adds the hosts of the clients that a one-time code is for.
 const codeHosts = `ALTER TABLE login_code ADD COLUMN hosts TEXT NOT NULL DEFAULT ''`
 
-// approvedClient adds the client's name and redirect URI that the person saw. An older login has neither.
+// approvedClient adds the client's name and redirect URI that the person saw. They are empty in logins without them.
 const approvedClient = `
 ALTER TABLE login_request ADD COLUMN name TEXT NOT NULL DEFAULT '';
 ALTER TABLE login ADD COLUMN name TEXT NOT NULL DEFAULT '';

@@ -51,7 +51,7 @@ func TestInputSize(t *testing.T) {
 	}
 }
 
-// TestNoLogins: without an authorization server, the paths about logins say what it needs.
+// TestNoLogins: without an authorization server, the paths about logins name the settings that it needs.
 func TestNoLogins(t *testing.T) {
 	h := NewHandler(Config{})
 	for _, path := range []string{"GET clients", "POST clients/revoke", "POST clients/code"} {

@@ -6,7 +6,8 @@
 //
 // Contract: attributes have names that the operator chose, words of fixed lists, and numbers. They have no host, no
 // URL, no code, no output and no value of a credential. A slow collector never delays a run: spans wait in a bounded
-// queue, and further ones are dropped. Without an endpoint, the package does nothing.
+// queue, and further ones are dropped. Every run has a trace, even if the client's traceparent is not sampled. The
+// package follows no redirect, and reads at most maxAnswer bytes of an answer. Without an endpoint, it does nothing.
 package telemetry
 
 import (
@@ -57,7 +58,7 @@ func New(ctx context.Context, endpoint string, log *slog.Logger) (*Recorder, err
 	if endpoint == "" {
 		return nil, nil
 	}
-	// Without redirects, mcp-server connects to no address that the operator did not choose.
+	// It follows no redirects, so mcp-server connects only to the address that the operator chose.
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"),
 		otlptracehttp.WithHTTPClient(&http.Client{Timeout: sendTime, CheckRedirect: noRedirect}),

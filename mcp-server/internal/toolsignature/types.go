@@ -213,7 +213,7 @@ func (w *typeWriter) mergeSchemas(s map[string]any, list []any) map[string]any {
 	}
 	add(s)
 	for _, one := range list[:min(len(list), maxMembers)] {
-		part, _ := w.resolveRefs(one) // no parts of another value
+		part, _ := w.resolveRefs(one) // part is empty if it is not a schema
 		if nested, ok := part["allOf"].([]any); ok && w.work < maxWork {
 			w.work++
 			part = w.mergeSchemas(part, nested)

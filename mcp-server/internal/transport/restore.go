@@ -64,13 +64,13 @@ func isSessionID(id string) bool {
 
 // startSession starts a session for a client whose protocol version is the only known fact.
 func (h *Handler) startSession(ctx context.Context, version string) (id string, err error) {
-	params, _ := json.Marshal(mcp.InitializeParams{ // texts
+	params, _ := json.Marshal(mcp.InitializeParams{ // cannot fail
 		ProtocolVersion: version,
 		Capabilities:    &mcp.ClientCapabilities{},
 		ClientInfo:      &mcp.Implementation{Name: "resumed session", Version: "1"},
 	})
 	post := func(body []byte) (*discardedResponse, error) {
-		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "/mcp", bytes.NewReader(body)) // a valid URL
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "/mcp", bytes.NewReader(body)) // the URL is valid
 		r.Header = http.Header{
 			"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, versionHeader: {version},
 		}

@@ -47,7 +47,7 @@ var programs = []struct{ name, code string }{
 	{"the console's functions", "console.log(Object.entries(Object.getOwnPropertyDescriptors(console)).map(([k, d]) => [k, d.writable, d.enumerable, d.configurable, d.value?.name, d.value?.length].join()), Object.prototype.toString.call(console));\n"},
 	{"write", "const e = new TextEncoder();\nDeno.stdout.writeSync(e.encode('no newline'));\nDeno.stderr.writeSync(e.encode('err'));\n"},
 	{"utf-8", "console.log('grüezi 漢字 😀 '.repeat(1000));\n"},
-	// What each prints is a line or two of its own.
+	// Each program prints one or two lines.
 	{"rights and machine", "import os from 'node:os';\n" +
 		"import fs from 'node:fs';\n" +
 		"try { Deno.readTextFileSync('/etc/passwd'); } catch (e) { console.log(e.name, e.message); }\n" +

@@ -81,7 +81,7 @@ func TestSoak(t *testing.T) {
 		awaitWarm(t, w, 1)
 		nothingLeft(t, w, m)
 		before, rssBefore := look(t, w)
-		n := soakRuns(t, map[Mode]int{Root: 20, User: 10, Container: 10}[m]) // what may grow is mostly of sandboxd itself
+		n := soakRuns(t, map[Mode]int{Root: 20, User: 10, Container: 10}[m]) // mostly sandboxd itself may grow
 		for i := range n {
 			if rand.IntN(5) > 0 {
 				want := fmt.Sprintf("run %d %d\n", i, rand.Int())

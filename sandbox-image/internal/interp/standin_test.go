@@ -113,19 +113,19 @@ func (s *standIn) Remove() error {
 	return s.fails["Remove"]
 }
 
-// wait is a program that runs until it is killed.
-func wait(s *standIn, _ string) { <-s.end }
+// waitForKill is a program that runs until it is killed.
+func waitForKill(s *standIn, _ string) { <-s.end }
 
-// print is a program that prints a text to both streams and ends.
-func print(out, err string) func(*standIn, string) {
+// printTexts returns a program that prints a text to both streams and ends.
+func printTexts(out, err string) func(*standIn, string) {
 	return func(s *standIn, _ string) {
 		_, _ = io.WriteString(s.out, out)
 		_, _ = io.WriteString(s.err, err)
 	}
 }
 
-// task returns a task with limits that no test reaches, and the texts that it emits.
-func task(code string) (Task, *[2]string) {
+// newTask returns a task with limits that no test reaches, and the texts that it emits.
+func newTask(code string) (Task, *[2]string) {
 	var got [2]string
 	return Task{
 		Code: []byte(code), Timeout: time.Minute, Memory: 1 << 30, Output: 1 << 20, Ended: func() {}, Unkept: func(error) {}, Unchecked: func(error) {},
@@ -156,22 +156,22 @@ func TestEnds(t *testing.T) {
 		out     string
 		err     error
 	}{
-		"success":         {program: print("héllo", "warning"), want: "exited 0 ", out: "héllo|warning"},
-		"exit code":       {program: print("", ""), status: jail.Status{Code: 3}, want: "exited 3 ", out: "|"},
-		"no UTF-8":        {program: print("a\xffb\xc3", ""), want: "exited 0 ", out: "a\uFFFDb\uFFFD|"},
-		"crash":           {program: print("", "bad"), status: jail.Status{Code: 139, Signal: 11}, want: "exited 139 The interpreter crashed: segmentation fault (signal 11).", out: "|bad"},
-		"full heap":       {program: print("", "V8: out of memory"), status: jail.Status{Code: 133, Signal: 5}, want: "oom 133 The run used more memory", out: "|V8: out of memory"},
-		"another signal":  {program: print("", "out of memory"), status: jail.Status{Code: 143, Signal: 15}, want: "exited 143 The interpreter crashed: terminated (signal 15).", out: "|out of memory"},
-		"killed, too big": {program: print("", ""), status: jail.Status{Code: 137, Signal: 9, MaxRSS: 2 << 30}, want: "oom 137 The run used more memory", out: "|"},
-		"killed":          {program: print("", ""), status: jail.Status{Code: 137, Signal: 9}, want: "cancelled 137 ", out: "|"},
-		"leftover":        {program: print("", ""), status: jail.Status{Leftover: gone}, want: "exited 0 ", out: "|", err: gone},
-		"timeout":         {program: wait, change: func(t *Task) { t.Timeout = 20 * time.Millisecond }, want: "timeout 0 The run was ended after 20ms", out: "|"},
-		"memory":          {program: wait, memory: 1<<30 + 1, want: "oom 0 The run used more memory than its limit of 1024 MiB", out: "|"},
-		"output":          {program: func(s *standIn, _ string) { print("abcdef", "")(s, ""); <-s.end }, change: func(t *Task) { t.Output = 5 }, want: "output_limit 0 The run printed more than 0 MiB", out: "abcde|"},
-		"all the output":  {program: print("abcde", ""), change: func(t *Task) { t.Output = 5 }, want: "exited 0 ", out: "abcde|"},
-		"no caller": {program: func(s *standIn, _ string) { print("x", "")(s, ""); <-s.end }, change: func(t *Task) { t.Emit = func(sandboxapi.Event) error { return gone } },
+		"success":         {program: printTexts("héllo", "warning"), want: "exited 0 ", out: "héllo|warning"},
+		"exit code":       {program: printTexts("", ""), status: jail.Status{Code: 3}, want: "exited 3 ", out: "|"},
+		"no UTF-8":        {program: printTexts("a\xffb\xc3", ""), want: "exited 0 ", out: "a\uFFFDb\uFFFD|"},
+		"crash":           {program: printTexts("", "bad"), status: jail.Status{Code: 139, Signal: 11}, want: "exited 139 The interpreter crashed: segmentation fault (signal 11).", out: "|bad"},
+		"full heap":       {program: printTexts("", "V8: out of memory"), status: jail.Status{Code: 133, Signal: 5}, want: "oom 133 The run used more memory", out: "|V8: out of memory"},
+		"another signal":  {program: printTexts("", "out of memory"), status: jail.Status{Code: 143, Signal: 15}, want: "exited 143 The interpreter crashed: terminated (signal 15).", out: "|out of memory"},
+		"killed, too big": {program: printTexts("", ""), status: jail.Status{Code: 137, Signal: 9, MaxRSS: 2 << 30}, want: "oom 137 The run used more memory", out: "|"},
+		"killed":          {program: printTexts("", ""), status: jail.Status{Code: 137, Signal: 9}, want: "cancelled 137 ", out: "|"},
+		"leftover":        {program: printTexts("", ""), status: jail.Status{Leftover: gone}, want: "exited 0 ", out: "|", err: gone},
+		"timeout":         {program: waitForKill, change: func(t *Task) { t.Timeout = 20 * time.Millisecond }, want: "timeout 0 The run was ended after 20ms", out: "|"},
+		"memory":          {program: waitForKill, memory: 1<<30 + 1, want: "oom 0 The run used more memory than its limit of 1024 MiB", out: "|"},
+		"output":          {program: func(s *standIn, _ string) { printTexts("abcdef", "")(s, ""); <-s.end }, change: func(t *Task) { t.Output = 5 }, want: "output_limit 0 The run printed more than 0 MiB", out: "abcde|"},
+		"all the output":  {program: printTexts("abcde", ""), change: func(t *Task) { t.Output = 5 }, want: "exited 0 ", out: "abcde|"},
+		"no caller": {program: func(s *standIn, _ string) { printTexts("x", "")(s, ""); <-s.end }, change: func(t *Task) { t.Emit = func(sandboxapi.Event) error { return gone } },
 			want: "cancelled 0 The run was cancelled: its caller left.", out: "|", err: gone},
-		"watched": {program: wait, change: func(t *Task) {
+		"watched": {program: waitForKill, change: func(t *Task) {
 			n := 0
 			t.Watch = func() (sandboxapi.Reason, string) {
 				if n++; n < 2 {
@@ -180,14 +180,14 @@ func TestEnds(t *testing.T) {
 				return sandboxapi.OOM, "Too many files."
 			}
 		}, want: "oom 0 Too many files.", out: "|"},
-		"watched at the end": {program: print("", ""), status: jail.Status{Code: 1}, change: func(t *Task) {
+		"watched at the end": {program: printTexts("", ""), status: jail.Status{Code: 1}, change: func(t *Task) {
 			t.Watch = func() (sandboxapi.Reason, string) { return sandboxapi.OOM, "Too many files." }
 		}, want: "oom 1 Too many files.", out: "|"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &standIn{program: c.program, status: c.status, memory: c.memory}
 			p := start(t, s)
-			work, got := task("code")
+			work, got := newTask("code")
 			ended := 0
 			work.Ended = func() { ended++ }
 			if c.change != nil {
@@ -208,12 +208,12 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestPauses: a paused run does not reach its time limit, however often it is told so.
+// TestPauses: a paused run does not reach its time limit, also after several signals to pause.
 func TestPauses(t *testing.T) {
 	pauses := make(chan bool)
-	s := &standIn{program: wait}
+	s := &standIn{program: waitForKill}
 	p := start(t, s)
-	work, _ := task("")
+	work, _ := newTask("")
 	work.Timeout, work.Pauses = 60*time.Millisecond, pauses
 	began := time.Now()
 	go func() {
@@ -233,11 +233,11 @@ func TestPauses(t *testing.T) {
 func TestCancelledRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	s := &standIn{program: func(s *standIn, _ string) { stop(); <-s.end }}
-	work, _ := task("")
+	work, _ := newTask("")
 	if exit, err := start(t, s).Run(ctx, work); err != nil || exit.Reason != sandboxapi.Cancelled || !strings.Contains(exit.Detail, "stopped from outside") {
 		t.Errorf("%+v, %v", exit, err)
 	}
-	waiting := &standIn{program: wait}
+	waiting := &standIn{program: waitForKill}
 	p, err := Prepare(waiting, jail.InterpreterSpec{}, func() bool { return false })
 	testkit.Must(t, err)
 	if _, err := p.Run(ctx, work); !errors.Is(err, context.Canceled) || waiting.main != "" {
@@ -254,7 +254,7 @@ func TestCancelledRun(t *testing.T) {
 // TestSendFails: each step that fails ends the run before the code starts.
 func TestSendFails(t *testing.T) {
 	broken := errors.New("broken")
-	work, _ := task("import './b.ts'; env")
+	work, _ := newTask("import './b.ts'; env")
 	work.Skills, work.Pinned = map[string]string{"a.ts": "skill"}, true
 	work.Input = &sandboxapi.Input{Stdin: []byte("typed"), Files: map[string][]byte{"f": []byte("data")}}
 	work.Environ = map[string]string{"A": "1"}
@@ -262,12 +262,12 @@ func TestSendFails(t *testing.T) {
 		"WriteMain": "writing the code: broken", "WriteFile " + jail.SkillDir + "/a.ts": "writing the skill a.ts: broken", "LinkSkills": "linking the skills: broken",
 		"WriteFile " + jail.InputDir + "/f": "writing the file f of the run: broken", "CheckConfinement": "starting an interpreter: broken",
 	} {
-		p := start(t, &standIn{program: wait, fails: map[string]error{step: broken}})
+		p := start(t, &standIn{program: waitForKill, fails: map[string]error{step: broken}})
 		if _, err := p.Run(t.Context(), work); !errors.Is(err, broken) || err.Error() != want {
 			t.Errorf("%s: %v", step, err)
 		}
 	}
-	for name, s := range map[string]*standIn{"another byte first": {first: 'x'}, "no process": {program: wait, noPID: true}} {
+	for name, s := range map[string]*standIn{"another byte first": {first: 'x'}, "no process": {program: waitForKill, noPID: true}} {
 		p := start(t, s)
 		_, err := p.Run(t.Context(), work)
 		if name == "no process" && !errors.Is(err, ErrNotSent) || name != "no process" && (p.Failure() == nil || !strings.Contains(err.Error(), `said "x" first`)) {
@@ -291,11 +291,11 @@ func TestSendFails(t *testing.T) {
 // TestClose: a process that cannot be killed is an error, and files that cannot be deleted may be deleted later.
 func TestClose(t *testing.T) {
 	broken := errors.New("broken")
-	p := start(t, &standIn{program: wait, status: jail.Status{Leftover: broken}})
+	p := start(t, &standIn{program: waitForKill, status: jail.Status{Leftover: broken}})
 	if err := p.Close(); !errors.Is(err, broken) {
 		t.Errorf("a process is left: %v", err)
 	}
-	s := &standIn{program: wait, fails: map[string]error{"Remove": broken}}
+	s := &standIn{program: waitForKill, fails: map[string]error{"Remove": broken}}
 	var files *jail.FilesError
 	if err := start(t, s).Close(); !errors.As(err, &files) {
 		t.Errorf("files are left: %v", err)

@@ -93,7 +93,7 @@ function Waterfall({ run, detail, rows, total, chosen, choose, open }) {
   </div>`;
 }
 
-/** makeAddCommand returns the command that adds an API with a host. Its name is the longest part of the host. */
+/** makeAddCommand returns the command that adds an API with a host, named after the host's longest label except the last. */
 function makeAddCommand(host) {
   const parts = host.replace(/:.*/, "").split(".").slice(0, -1), name = parts.sort((a, b) => b.length - a.length)[0] || "NAME";
   return `codeforge api add ${name} --domain ${host}`;
