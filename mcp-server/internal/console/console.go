@@ -324,6 +324,7 @@ func (c *Console) writeError(w http.ResponseWriter, err error) {
 	for _, known := range pageErrors {
 		if errors.Is(err, known.err) {
 			err = &pageError{known.status, strings.ReplaceAll(known.text, "{error}", err.Error())}
+			break
 		}
 	}
 	// Other errors may be faults, so the log gets them too.

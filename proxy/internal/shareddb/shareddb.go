@@ -48,6 +48,9 @@ func OpenDatabase(ctx context.Context, s settings.Settings, log *slog.Logger) (*
 	if s.ProxyDatabase.IsEmpty() {
 		return nil, nil //nolint:nilnil // one proxy needs no database
 	}
+	if FindPassword(s) == "" {
+		return nil, errors.New("PROXY_DATABASE_URL: found no password; want one, from which the proxies derive a shared key")
+	}
 	db, err := database.OpenPostgres(s.ProxyDatabase, database.ProxySchema, hangTime)
 	if err != nil {
 		return nil, fmt.Errorf("PROXY_DATABASE_URL: %w", err)

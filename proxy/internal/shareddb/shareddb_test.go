@@ -108,6 +108,10 @@ func TestOpenAway(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), p.Address) || strings.Contains(err.Error(), "wrong\"") {
 		t.Errorf("a wrong password: %v", err)
 	}
+	// Without a password, the proxies would have no key in common, and late approvals would match at one proxy only.
+	if _, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(strings.Replace(p.URL(), ":"+p.Password, "", 1))}, log); err == nil || !strings.Contains(err.Error(), "found no password") {
+		t.Errorf("no password: %v", err)
+	}
 	p.Stop()
 	began := time.Now()
 	db, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())}, log)
