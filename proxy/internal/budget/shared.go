@@ -26,6 +26,8 @@ func (s SharedCounter) Reserve(
 		needs[i].Key += "/" + needs[i].Per.String()
 	}
 	var made []spending
+	// Code that disconnects must not end the transaction: its connection to Postgres would be lost.
+	ctx = context.WithoutCancel(ctx)
 	err = s.changeUses(ctx, needs, func(uses map[string]*limitUse, now time.Time) {
 		made, wait, ok = spendNeeds(uses, now, needs, force)
 	})
@@ -37,8 +39,8 @@ func (s SharedCounter) Reserve(
 		return nil, wait, false, nil
 	}
 	return func() {
-		// After an error the amounts stay spent. The request has ended, so its context has ended too.
-		_ = s.changeUses(context.WithoutCancel(ctx), needs, func(uses map[string]*limitUse, _ time.Time) {
+		// After an error the amounts stay spent.
+		_ = s.changeUses(ctx, needs, func(uses map[string]*limitUse, _ time.Time) {
 			for i, n := range needs {
 				uses[n.Key].returnAmount(made[i])
 			}

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -65,6 +66,13 @@ func TestStores(t *testing.T) {
 			}
 			if _, _, ok := reserve(1, false, Need{"pay/calls", 900, 1000, time.Hour}); !ok {
 				t.Error("a refused request used up the other limit")
+			}
+			gone, leave := context.WithCancel(t.Context())
+			leave()
+			if back, _, ok, err := stores[0].Reserve(gone, []Need{{"gone/calls", 1, 1, time.Hour}}, false); !ok || err != nil {
+				t.Errorf("of a client that is gone: %t, %v", ok, err)
+			} else {
+				back()
 			}
 			one := Need{"other/sum", 5, 5, time.Hour}
 			back, _, ok := reserve(0, false, one)

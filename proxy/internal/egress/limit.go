@@ -44,10 +44,11 @@ func (x *exchange) askForRules() error {
 	if err := x.ask(x.verdict); err != nil {
 		return err
 	}
-	if x.limits.giveBack != nil {
+	if giveBack := x.limits.giveBack; giveBack != nil {
 		// The person may take longer than the limit's period. The units count from now, when the request leaves, and must
 		// still be free: otherwise requests that waited together would leave in one burst.
-		x.limits.giveBack()
+		x.limits = reservation{} // returnUnused must not return the units a second time, if they cannot be reserved again
+		giveBack()
 		return x.reserveLimits()
 	}
 	return nil

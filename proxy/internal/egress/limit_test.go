@@ -2,6 +2,7 @@ package egress_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -62,6 +64,48 @@ func TestLimits(t *testing.T) {
 		if after := resp.Header.Get("Retry-After"); got.Code != row.code || up.count() != before || row.code == "limit_reached" && (resp.StatusCode != 429 || (after == "") != strings.Contains(row.body, "1000")) {
 			t.Errorf("%d, %s %s: %d %+v, Retry-After %q", i, row.line, row.body, resp.StatusCode, got, after)
 		}
+	}
+}
+
+// brokenCounter reserves once and fails afterwards. It counts what comes back.
+type brokenCounter struct {
+	budget.Counter
+	asked, returned atomic.Int32
+}
+
+func (b *brokenCounter) Reserve(ctx context.Context, needs []budget.Need, force bool) (back func(), wait time.Duration, ok bool, err error) {
+	if b.asked.Add(1) > 1 {
+		return nil, 0, false, errors.New("the database is away")
+	}
+	back, wait, ok, err = b.Counter.Reserve(ctx, needs, force)
+	return func() { b.returned.Add(1); back() }, wait, ok, err
+}
+
+// TestLimitsReturnOnce: a request returns its units before it reserves them again after the approval. If that fails, it
+// does not leave, and returns them no second time: they would be those of other requests.
+// Promise: limits, several-proxies
+func TestLimitsReturnOnce(t *testing.T) {
+	counter := &brokenCounter{}
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(sharedAPI)}, limits: counter})
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	done := make(chan string, 1)
+	go func() {
+		status, _, text := r.ask(http.MethodPost, "/ask", "{}")
+		done <- fmt.Sprint(status, " ", text)
+	}()
+	list := r.approvals.ListHeld
+	testkit.WaitFor(t, func() bool { return len(list()) == 1 })
+	_, err := r.approvals.DecideHeld(list()[0].ID, approvalapi.Answer{Approve: true}, true)
+	check(t, err)
+	if text := <-done; !strings.HasPrefix(text, "503 ") || !strings.Contains(text, "state_unavailable") || up.count() != 0 {
+		t.Errorf("%s; %d requests left", text, up.count())
+	}
+	// The approval comes back after the units.
+	testkit.WaitFor(t, func() bool { return len(list()) == 1 && list()[0].Approved })
+	if n := counter.returned.Load(); n != 1 {
+		t.Errorf("the units came back %d times", n)
 	}
 }
 

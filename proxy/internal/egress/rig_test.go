@@ -100,6 +100,8 @@ type setup struct {
 	apis map[string]string
 	// database is the one that several proxies share, or nil.
 	database *database.DB
+	// limits counts the limits. Nil means the rig's budget, or the database.
+	limits budget.LimitCounter
 }
 
 // demoAPI is a config.json whose upstream is one of the test's.
@@ -154,6 +156,9 @@ func newRig(t testing.TB, s setup) *rig {
 		var follow sync.WaitGroup
 		follow.Go(func() { r.approvals.FollowDecisions(ctx, func(error) {}) })
 		t.Cleanup(func() { stop(); follow.Wait() })
+	}
+	if s.limits != nil {
+		limits = s.limits
 	}
 	r.handler = egress.New(egress.Config{
 		Memory:  r.memory,
