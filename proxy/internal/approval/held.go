@@ -223,14 +223,17 @@ func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
 	defer s.mu.Unlock()
 	select {
 	case answer := <-e.held.answer: // DecideHeld was faster than the lock
-		if answer == nil && !errors.Is(err, ErrUnanswered) { // the run has ended, so a later run may use the approval
+		switch {
+		case answer != nil || errors.Is(err, ErrUnanswered):
+			return answer
+		case e.held.isWide: // it ends with the run, and is for no later one
+		default: // the run has ended, so a later run may use the approval
 			e.state = stateApproved // settleRow stores the approval in the database
 			if s.shared == nil {
 				s.keepApproved(e)
 			}
-			return err
 		}
-		return answer
+		return err
 	default:
 	}
 	// From here on DecideHeld sees that the run no longer waits.

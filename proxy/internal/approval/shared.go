@@ -30,6 +30,10 @@ type heldTable struct {
 // isWaiting is the SQL for a row whose exchange waits. Its proxy renews seen every two seconds.
 const isWaiting = `seen > now() - interval '10 seconds'`
 
+// isForRun is the SQL for an approval of further requests. It ends when the exchange of its row no longer waits, and is
+// for no other run.
+const isForRun = `scope IN ('path', 'rule')`
+
 // lifeInterval is lifeTime in SQL.
 const lifeInterval = `interval '15 minutes'`
 
@@ -83,7 +87,7 @@ func addRow(ctx context.Context, tx *sql.Tx, e *entry) error {
 	q := e.held.Request
 	// If an approved row still waits, its approval is for the exchange that waits.
 	err := tx.QueryRowContext(ctx, `DELETE FROM held WHERE id = (SELECT id FROM held WHERE sum = $1 AND tenant = $2
-		AND state = 'approved' AND until > now() AND NOT `+isWaiting+` LIMIT 1) RETURNING id, until`,
+		AND state = 'approved' AND NOT `+isForRun+` AND until > now() AND NOT `+isWaiting+` LIMIT 1) RETURNING id, until`,
 		e.held.sum[:], q.Tenant).Scan(&e.id, &e.until)
 	if err == nil {
 		e.state = stateApproved
@@ -93,8 +97,8 @@ func addRow(ctx context.Context, tx *sql.Tx, e *entry) error {
 		return err
 	}
 	// Code that was run again repeats the request of the ended run, so the new one replaces the old.
-	if _, err := tx.ExecContext(ctx, `DELETE FROM held WHERE sum = $1 AND tenant = $2 AND state = 'open'
-		AND NOT `+isWaiting, e.held.sum[:], q.Tenant); err != nil {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM held WHERE sum = $1 AND tenant = $2
+		AND (state = 'open' OR `+isForRun+`) AND NOT `+isWaiting, e.held.sum[:], q.Tenant); err != nil {
 		return err
 	}
 	if err := boundRows(ctx, tx, e); err != nil {
@@ -170,8 +174,9 @@ func (h *heldTable) settleRow(e *entry, result error) error {
 	case stateApproved: // its run ended at the moment of the approval
 		h.restoreApproval(e)
 		return result
-	case approvalapi.StateOpen: // from now on a decision is for a later run
-		query = `UPDATE held SET seen = '-infinity' WHERE id = $1`
+	case approvalapi.StateOpen: // from now on a decision is for a later run, unless it was for the rest of this one
+		query = `UPDATE held SET seen = '-infinity', until = CASE WHEN ` + isForRun + ` THEN '-infinity' ELSE until END
+			WHERE id = $1`
 	}
 	err := h.transact(context.Background(), func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, query, e.id)
@@ -200,7 +205,8 @@ func (s *Store) ListHeldOfAll(ctx context.Context) (list []approvalapi.HeldReque
 	}
 	list = []approvalapi.HeldRequest{}
 	err = s.shared.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, selectRows+`until > now() AND state <> 'refused' ORDER BY until`)
+		rows, err := tx.QueryContext(ctx, selectRows+`until > now() AND state <> 'refused'
+			AND NOT (`+isForRun+` AND NOT `+isWaiting+`) ORDER BY until`)
 		if err != nil {
 			return err
 		}
@@ -248,6 +254,7 @@ func (s *Store) decideShared(
 	id string, a approvalapi.Answer, isOperator bool,
 ) (out approvalapi.HeldRequest, err error) {
 	var refused error
+	decided := false
 	err = s.shared.transact(s.ctx, func(ctx context.Context, tx *sql.Tx) error {
 		// The same order of locks as in addRow.
 		if _, err := tx.ExecContext(ctx, `LOCK TABLE held IN ROW EXCLUSIVE MODE`); err != nil {
@@ -278,15 +285,19 @@ func (s *Store) decideShared(
 		if err == nil {
 			_, err = tx.ExecContext(ctx, shareddb.Notify)
 		}
+		decided = err == nil
 		return err
 	})
+	// Also if the answer to the commit is lost: the decision may count, so the ledger must have it.
+	if decided {
+		s.recordDecision(out)
+	}
 	switch {
 	case err != nil:
 		return approvalapi.HeldRequest{}, newUnavailable()
 	case refused != nil:
 		return approvalapi.HeldRequest{}, refused
 	}
-	s.recordDecision(out)
 	return out, nil
 }
 

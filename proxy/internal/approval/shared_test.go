@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // newProxies makes a database, and the stores of some proxies that share it.
@@ -184,6 +185,58 @@ func TestSharedScope(t *testing.T) {
 	}
 }
 
+// TestScopeEndsAtOnce: an approval for the rest of a run is for no later run, even if its run ends in the moment of the
+// approval, before the decision has arrived, or with its proxy. With the other scope it would be: see TestStores.
+// Promise: exact-approvals, several-proxies
+func TestScopeEndsAtOnce(t *testing.T) {
+	memory := newStore(testkit.Patience)
+	p, s := newProxies(t, 2)
+	silent := New(Config{DB: s[0].conf.DB}) // no decision arrives
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, c := range map[string]struct {
+		at, by        *Store
+		arrives, died bool
+	}{
+		"in memory": {memory, memory, true, false}, "in the database": {s[0], s[1], true, false},
+		"before it arrives": {silent, s[1], false, false}, "with the proxy": {silent, s[1], false, true},
+	} {
+		of := func(run string) Request { q := refund(run); q.Body = name; return q }
+		add := c.at.addRequest
+		if c.at.shared != nil {
+			add = c.at.addShared
+		}
+		e, err := add(of("r1"))
+		testkit.Must(t, err)
+		_, err = c.by.DecideHeld(e.id, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopePath}, true)
+		testkit.Must(t, err)
+		if c.arrives {
+			testkit.WaitFor(t, func() bool { return len(e.held.answer) == 1 })
+		}
+		if c.died {
+			p.Query(`UPDATE codeforge_proxy.held SET seen = seen - interval '11 seconds'`)
+		} else {
+			err = c.at.waitForAnswer(ended, e)
+			if c.at.shared != nil {
+				err = c.at.shared.settleRow(e, err)
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, h := range listAll(t, c.by) {
+			if h.Body == name {
+				t.Errorf("%s: %+v", name, h)
+			}
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		if _, _, err := c.by.WaitForApproval(ctx, of("r2")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: the later run: %v", name, err)
+		}
+		stop()
+	}
+}
+
 // TestSharedBounds: eight requests of a run wait at most, and a tenant's flood displaces only its own.
 // Promise: exact-approvals, several-proxies
 func TestSharedBounds(t *testing.T) {
@@ -245,6 +298,28 @@ func TestSharedLost(t *testing.T) {
 		t.Errorf("listed: %+v", list)
 	}
 	testkit.WaitFor(t, func() bool { return p.Query(`SELECT count(*) FROM codeforge_proxy.held`) == "0" })
+}
+
+// TestSharedUnknown: the ledger has a decision whose commit failed for the proxy, because it may count.
+// Promise: ledger, several-proxies
+func TestSharedUnknown(t *testing.T) {
+	p, s := newProxies(t, 2)
+	var recorded atomic.Int32
+	by := New(Config{DB: s[1].conf.DB, Decided: func(ledger.Decision) { recorded.Add(1) }})
+	ctx, end := context.WithCancel(t.Context())
+	done, h := holdAt(ctx, t, s[0], s[1], refund("r1"))
+	end()
+	<-done
+	// Postgres refuses the commit and no statement before it.
+	p.Query(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'`)
+	p.Query(`CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON codeforge_proxy.held DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
+	if _, err := by.DecideHeld(h.ID, approvalapi.Answer{Approve: true}, true); err == nil || recorded.Load() != 1 {
+		t.Errorf("%v, %d records", err, recorded.Load())
+	}
+	if _, err := by.DecideHeld("unknown", approvalapi.Answer{Approve: true}, true); err == nil || recorded.Load() != 1 {
+		t.Errorf("of no request: %v, %d records", err, recorded.Load())
+	}
 }
 
 // TestSharedAway: without the database no request passes that needs an approval, and no decision counts. A request that
