@@ -213,7 +213,7 @@ func inside() map[string][]string {
 			"client-reuse", "client-tenant", "client-unowned", "client-document", "dialguard", "client-origin", "client-form", "client-frames", "client-attempts", "client-flood", "client-room", "client-once", "client-bound", "client-approved"},
 		"./mcp-server/internal/accesstoken": {"login-audience", "login-fetches"},
 		"./sandbox-image/sandboxapi":        {"file-share"},
-		"./cli/internal/cli":                {"saved-names"},
+		"./cli/internal/cli":                {"saved-names", "setup-choice"},
 		"./cli/internal/embedded":           {"folder-readonly"},
 		"./cli/internal/hostfolder":         {"folder-check", "folder-links"},
 		"./cli/internal/setuppage":          {"setup-user", "setup-host", "setup-origin", "setup-link", "setup-once", "setup-frames"},

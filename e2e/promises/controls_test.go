@@ -64,6 +64,7 @@ var promisesOf = map[string][]string{
 	"mcp-host":           {"mcp-endpoint"},
 	"mcp-origin":         {"mcp-endpoint"},
 	"mcp-owner":          {"mcp-endpoint"},
+	"setup-choice":       {"setup-page"},
 	"setup-frames":       {"setup-page"},
 	"setup-host":         {"setup-page"},
 	"setup-link":         {"setup-page"},

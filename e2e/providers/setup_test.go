@@ -59,10 +59,12 @@ func TestSetupLogin(t *testing.T) {
 		return read(browser.PostForm(at+form, fields))
 	}
 	read(browser.Get(at))
-	if page := send("choose", url.Values{"example": {"idp"}}); !strings.Contains(page, "USER_TOKEN, client secret") {
+	page := send("choose", url.Values{"example": {"idp"}})
+	choice := regexp.MustCompile(`name="choice" value="(\w+)"`).FindStringSubmatch(page)
+	if !strings.Contains(page, "USER_TOKEN, client secret") || choice == nil {
 		t.Fatalf("the example: %s", page)
 	}
-	page := send("add", url.Values{"key0": {"codeforge"}, "key1": {"inner-canary-of-the-client"}})
+	page = send("add", url.Values{"choice": choice[1:], "key0": {"codeforge"}, "key1": {"inner-canary-of-the-client"}})
 	if !strings.Contains(page, "Log in for USER_TOKEN") {
 		t.Fatalf("the result: %s", page)
 	}

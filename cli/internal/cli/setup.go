@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -69,8 +70,9 @@ type setupView struct {
 	Warnings             catalog.Problems
 	// Logins are the states of the logins of the chosen API by token name. A login that has not begun has none.
 	Logins map[string]string
-	// Pending is the API whose credentials the page asks for.
+	// Pending is the API whose credentials the page asks for. Choice names this choice in the form.
 	Pending *preparedAPI
+	Choice  string
 	// These are set for each answer.
 	Config           string // the text of an example
 	Blanks, Examples []string
@@ -151,7 +153,7 @@ func (s *setupPage) chooseAPI(ctx context.Context, form url.Values) error {
 	name := cmp.Or(strings.TrimSpace(form.Get("name")), o.example)
 	a, err := o.prepareAPI(ctx, &linePrompter{e: s.e}, name)
 	if err == nil {
-		s.options, s.view = o, setupView{Name: name, Pending: &a}
+		s.options, s.view = o, setupView{Name: name, Pending: &a, Choice: rand.Text()}
 	}
 	return err
 }
@@ -160,6 +162,11 @@ func (s *setupPage) chooseAPI(ctx context.Context, form url.Values) error {
 func (s *setupPage) addChosen(ctx context.Context, form url.Values) error {
 	if s.view.Pending == nil {
 		return errors.New("this form was sent already")
+	}
+	// The user has chosen another API since, perhaps in another tab. Its hosts must not get the key of this form.
+	//defence:setup-choice
+	if form.Get("choice") != s.view.Choice {
+		return errors.New("this form was of an earlier choice, so no API was added; the page shows the latest choice")
 	}
 	a := *s.view.Pending
 	var err error
