@@ -230,7 +230,8 @@ func FillBlank(text []byte, name, value string) ([]byte, error) {
 }
 
 // BoundExample replaces the rules of an example that permit more than reads. Its refusals stay, because a later rule
-// may allow the same request. If ask is set, all other requests wait for a person; else they are refused.
+// may allow the same request. If ask is set, all other requests wait for a person; else they are refused. The same
+// holds for calls of tools: a rule does not say whether a tool reads.
 func BoundExample(text []byte, reads []string, ask bool) ([]byte, error) {
 	var old, rules []json.RawMessage
 	if list, err := jsonfile.GetValue(text, "rules"); err != nil || list != nil && json.Unmarshal(list, &old) != nil {
@@ -238,19 +239,26 @@ func BoundExample(text []byte, reads []string, ask bool) ([]byte, error) {
 	}
 	add := func(r Rule) { rules = append(rules, json.RawMessage(jsonfile.FormatCompact(r))) }
 	isOther := func(method string) bool { return !slices.Contains(reads, method) }
+	instead, hasRequests := "refuse", false
+	if ask {
+		instead = "approve"
+	}
 	for _, raw := range old {
 		var r Rule
 		_ = json.Unmarshal(raw, &r) // AddExample reports the mistakes of an example
 		isRead := r.GraphQL == "query" || len(r.Methods) > 0 && !slices.ContainsFunc(r.Methods, isOther)
+		tools, _ := jsonfile.GetValue(raw, "tools") // see above
+		hasRequests = hasRequests || tools == nil
 		switch {
-		case r.Then == "allow" && !isRead:
+		case r.Then == "allow" && !isRead && tools == nil:
 			continue
-		case r.Then == "approve" && !isRead && !ask:
-			raw, _ = jsonfile.SetValue(raw, "refuse", "then") // it is JSON
+		// A rule about tools stays: without one, all tools would be allowed.
+		case (r.Then == "allow" || r.Then == "approve") && !isRead:
+			raw, _ = jsonfile.SetValue(raw, instead, "then") // it is JSON
 		}
 		rules = append(rules, raw)
 	}
-	if len(old) == 0 {
+	if !hasRequests {
 		add(Rule{Methods: reads, Then: "allow"})
 	}
 	if ask {

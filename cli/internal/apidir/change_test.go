@@ -123,10 +123,12 @@ func TestAddExample(t *testing.T) {
 
 // TestBoundExample keeps the rules of an example that allow reads, and refusals. It removes all others, or makes them wait
 // for a person.
+// Without the only rule about tools, or about requests, all would be allowed.
 func TestBoundExample(t *testing.T) {
 	const read, query = `{"methods":["GET"],"path":"/v1/**","then":"allow"}`, `{"methods":["POST"],"graphql":"query","then":"allow"}`
 	const refuse, held = `{"path":"/v1/admin/**","then":"refuse"}`, `{"path":"/v1/keys/**","then":"approve"}`
 	const write, ask = `{"methods":["POST"],"path":"/v1/refunds","then":"allow"}`, `{"methods":["POST"],"then":"approve"}`
+	const tool = `{"tools":["get_*"],"then":"allow"}`
 	const example = `{"restricted_methods":["DELETE"],"rules":[` + refuse + "," + held + "," + read + "," + write + "," + query + "," + ask + "]}"
 	for _, c := range []struct {
 		text string
@@ -135,6 +137,8 @@ func TestBoundExample(t *testing.T) {
 	}{
 		{example, false, `{"restricted_methods":["DELETE"],"rules":[` + refuse + "," + strings.Replace(held, "approve", "refuse", 1) + "," + read + "," + query + "," + strings.Replace(ask, "approve", "refuse", 1) + "]}"},
 		{example, true, `{"restricted_methods":[],"rules":[` + refuse + "," + held + "," + read + "," + query + "," + ask + `,{"then":"approve"}]}`},
+		{`{"rules":[` + tool + `]}`, false, `{"rules":[{"tools":["get_*"],"then":"refuse"},{"methods":["GET","HEAD"],"then":"allow"}]}`},
+		{`{"rules":[` + tool + "," + write + `]}`, true, `{"rules":[{"tools":["get_*"],"then":"approve"},{"then":"approve"}]}`},
 		{`{"restricted_methods":["POST"]}`, false, `{"restricted_methods":["POST"],"rules":[{"methods":["GET","HEAD"],"then":"allow"}]}`},
 	} {
 		text, err := apidir.BoundExample([]byte(c.text), []string{"GET", "HEAD"}, c.ask)
