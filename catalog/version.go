@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"crypto/hmac"
+	"crypto/pbkdf2"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,9 @@ import (
 // apiDigest identifies the content of one API, including credential values.
 type apiDigest [sha256.Size]byte
 
+// keyRounds makes a guess at the shared secret slow: it is a password, which may be short.
+const keyRounds = 200_000
+
 // sharedSecret is empty unless several proxies share a secret.
 var sharedSecret string
 
@@ -27,8 +31,12 @@ func SetSharedSecret(secret string) { sharedSecret = secret }
 // across loads, and reveal nothing about the credentials.
 var digestKey = sync.OnceValue(func() []byte {
 	if sharedSecret != "" {
-		key := sha256.Sum256([]byte("the key of catalog versions: " + sharedSecret))
-		return key[:]
+		// mcp-server sees versions. If it knew the whole catalog, it could compare them with guesses at the secret.
+		key, err := pbkdf2.Key(sha256.New, sharedSecret, []byte("the key of catalog versions"), keyRounds, sha256.Size)
+		if err != nil {
+			panic(fmt.Sprintf("deriving the key of catalog versions: %v", err)) // only invalid sizes fail
+		}
+		return key
 	}
 	key := make([]byte, sha256.Size)
 	if _, err := rand.Read(key); err != nil {
