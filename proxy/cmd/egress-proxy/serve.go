@@ -318,7 +318,7 @@ func (d *daemon) assembleParts(
 // openLimits opens the counts of limits: those in the database that several proxies share, or else those in a file.
 func (d *daemon) openLimits(path string) (budget.LimitCounter, error) {
 	if d.database != nil {
-		return budget.SharedCounter{DB: d.database}, nil
+		return budget.NewShared(d.database), nil
 	}
 	d.counter = &budget.Counter{Path: path}
 	return d.counter, d.counter.Load()

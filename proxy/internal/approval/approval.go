@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -111,7 +112,7 @@ func New(c Config) *Store {
 		conf: c, heldBound: memoryBound{most: MaxHeldBytes}, planBound: memoryBound{most: maxPlanBytes, account: c.Memory},
 	}
 	if c.DB != nil {
-		s.shared = &heldTable{db: c.DB, wake: make(database.WakeSignal, 1)}
+		s.shared = &heldTable{db: c.DB, wake: make(database.WakeSignal, 1), adding: make(shareddb.Turns, maxAdding)}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

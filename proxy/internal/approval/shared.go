@@ -25,7 +25,11 @@ type heldTable struct {
 	db         *database.DB
 	wake       database.WakeSignal
 	collecting sync.Mutex // held while a decision moves from the table to its exchange
+	adding     shareddb.Turns
 }
+
+// maxAdding is how many requests enter the table at once. They lock it, so more at once would not be faster.
+const maxAdding = 2
 
 // isWaiting is the SQL for a row whose exchange waits. Its proxy renews seen every two seconds.
 const isWaiting = `seen > now() - interval '10 seconds'`
@@ -51,7 +55,9 @@ func (s *Store) addShared(q Request) (*entry, error) {
 	if covered {
 		return nil, nil //nolint:nilnil // it passes
 	}
-	err := s.shared.transact(s.ctx, func(ctx context.Context, tx *sql.Tx) error { return addRow(ctx, tx, e) })
+	err := s.shared.adding.TransactInTurn(s.ctx, s.shared.db, func(ctx context.Context, tx *sql.Tx) error {
+		return addRow(ctx, tx, e)
+	})
 	switch {
 	case errors.Is(err, ErrFull):
 		return nil, ErrFull

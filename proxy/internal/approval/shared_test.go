@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -268,6 +269,37 @@ func TestSharedBounds(t *testing.T) {
 	if bytes > MaxHeldBytes || bytes < MaxHeldBytes/2 || list[0].Tenant != "victim" {
 		t.Errorf("%d bytes of %d requests, first of %q", bytes, len(list), list[0].Tenant)
 	}
+}
+
+// TestSharedFlood: requests that crowd before the table leave connections for the rest, such as the list and decisions.
+// Promise: tenant-shares, several-proxies
+func TestSharedFlood(t *testing.T) {
+	_, s := newProxies(t, 2)
+	locked := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := s[1].shared.transact(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `LOCK TABLE held IN SHARE ROW EXCLUSIVE MODE`)
+			close(locked)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `SELECT pg_sleep(2)`)
+			}
+			return err
+		})
+		testkit.Must(t, err)
+	})
+	<-locked
+	s[0].Wait = time.Millisecond
+	for i := range 20 {
+		// Whether they enter in time depends on the machine.
+		all.Go(func() { _, _, _ = s[0].WaitForApproval(t.Context(), refund("run"+strconv.Itoa(i))) })
+	}
+	testkit.WaitFor(t, func() bool { return len(s[0].shared.adding) == maxAdding })
+	began := time.Now()
+	if listAll(t, s[0]); time.Since(began) > time.Second {
+		t.Errorf("the list came after %s", time.Since(began))
+	}
+	all.Wait()
 }
 
 // TestSharedLost: the request of a proxy that died stops waiting, and a person can approve it for a later run at

@@ -12,8 +12,17 @@ import (
 )
 
 // SharedCounter is the LimitCounter of several proxies. Reserve locks the rows of the limits, so that two proxies never
-// spend the same amount. The clock is that of Postgres.
-type SharedCounter struct{ DB *database.DB }
+// spend the same amount. The clock is that of Postgres. Make one with NewShared.
+type SharedCounter struct {
+	db    *database.DB
+	turns shareddb.Turns
+}
+
+// maxReserving is how many requests use the database for limits at once. The other connections are for approvals.
+const maxReserving = 4
+
+// NewShared returns the counter of a database of package shareddb.
+func NewShared(db *database.DB) SharedCounter { return SharedCounter{db, make(shareddb.Turns, maxReserving)} }
 
 // Reserve implements LimitCounter. It fails if Postgres does not answer within the time of TransactInTime.
 func (s SharedCounter) Reserve(
@@ -58,7 +67,7 @@ func (s SharedCounter) changeUses(
 		keys[i] = n.Key
 	}
 	slices.Sort(keys)
-	return shareddb.TransactInTime(ctx, s.DB, func(ctx context.Context, tx *sql.Tx) error {
+	return s.turns.TransactInTurn(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
 		uses, now := map[string]*limitUse{}, time.Time{}
 		for _, key := range keys {
 			// The update changes no value. It locks the row, even if another proxy inserts the row at the same time.

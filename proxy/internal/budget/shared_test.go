@@ -26,7 +26,7 @@ func newShared(t *testing.T) (p *testkit.Postgres, a, b SharedCounter) {
 		db, err := shareddb.OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())}, slog.New(slog.DiscardHandler))
 		testkit.Must(t, err)
 		t.Cleanup(func() { _ = db.Close() })
-		s.DB = db
+		*s = NewShared(db)
 	}
 	return p, a, b
 }

@@ -151,7 +151,7 @@ func newRig(t testing.TB, s setup) *rig {
 	r.memory, r.budget = membudget.New(budgetSize), &budget.Counter{}
 	var limits budget.LimitCounter = r.budget
 	if s.database != nil {
-		limits = budget.SharedCounter{DB: s.database}
+		limits = budget.NewShared(s.database)
 		ctx, stop := context.WithCancel(context.Background())
 		var follow sync.WaitGroup
 		follow.Go(func() { r.approvals.FollowDecisions(ctx, func(error) {}) })

@@ -108,6 +108,25 @@ func TransactInTime(ctx context.Context, db *database.DB, do func(ctx context.Co
 	return database.HideAddress(db.Transact(ctx, func(tx *sql.Tx) error { return do(ctx, tx) }))
 }
 
+// Turns bounds how many transactions of one kind run at once, by its capacity: a flood of them must leave connections
+// for the other kinds. They run in the order in which they come.
+type Turns chan struct{}
+
+// TransactInTurn waits for a turn and then calls TransactInTime. Both end within useTime together.
+func (t Turns) TransactInTurn(
+	ctx context.Context, db *database.DB, do func(ctx context.Context, tx *sql.Tx) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, useTime)
+	defer cancel()
+	select {
+	case t <- struct{}{}:
+		defer func() { <-t }()
+		return TransactInTime(ctx, db, do)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // DropExpired removes the expired rows. It skips locked rows, so it cannot end in a deadlock.
 func DropExpired(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, `WITH gone AS (DELETE FROM limit_use WHERE key IN
