@@ -22,7 +22,9 @@ type SharedCounter struct {
 const maxReserving = 4
 
 // NewShared returns the counter of a database of package shareddb.
-func NewShared(db *database.DB) SharedCounter { return SharedCounter{db, make(shareddb.Turns, maxReserving)} }
+func NewShared(db *database.DB) SharedCounter {
+	return SharedCounter{db, make(shareddb.Turns, maxReserving)}
+}
 
 // Reserve implements LimitCounter. It fails if Postgres does not answer within the time of TransactInTime.
 func (s SharedCounter) Reserve(
