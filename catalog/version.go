@@ -24,7 +24,8 @@ const keyRounds = 200_000
 var sharedSecret string
 
 // SetSharedSecret derives the key of versions from a secret of several proxies, so that equal catalogs have equal
-// versions at all proxies with the secret. An empty secret keeps the random key. Call it before the first catalog is loaded.
+// versions at all proxies with the secret. An empty secret keeps the random key. Call it before the first catalog is
+// loaded.
 func SetSharedSecret(secret string) { sharedSecret = secret }
 
 // digestKey is a random key for the life of the process, unless several proxies share one. Versions can be compared
