@@ -77,8 +77,8 @@ func (b *brokenCounter) Reserve(ctx context.Context, needs []budget.Need, force 
 	if b.asked.Add(1) > 1 {
 		return nil, 0, false, errors.New("the database is away")
 	}
-	back, wait, ok, err = b.Counter.Reserve(ctx, needs, force)
-	return func() { b.returned.Add(1); back() }, wait, ok, err
+	giveBack, wait, ok, err := b.Counter.Reserve(ctx, needs, force)
+	return func() { b.returned.Add(1); giveBack() }, wait, ok, err
 }
 
 // TestLimitsReturnOnce: a request returns its units before it reserves them again after the approval. If that fails, it
