@@ -55,7 +55,8 @@ type DB struct {
 
 // OpenPostgres prepares connections to a schema of Postgres. The address is a URL that package settings has completed.
 // A transaction ends after idle without a statement: a process that hangs must not hold locks that others need. The
-// first use connects.
+// first use connects. Except for the schema ProxySchema itself, each use fails with ErrProxyRole while the role could
+// use it.
 func OpenPostgres(address secret.Value, schema string, idle time.Duration) (*DB, error) {
 	config, err := pgx.ParseConfig(address.Reveal())
 	if err != nil {
@@ -69,7 +70,12 @@ func OpenPostgres(address secret.Value, schema string, idle time.Duration) (*DB,
 	} {
 		config.RuntimeParams[name] = value
 	}
-	db := &DB{DB: stdlib.OpenDB(*config), Postgres: true, schema: schema, config: config}
+	var checks []stdlib.OptionOpenDB
+	if schema != ProxySchema {
+		// With each connection, because Postgres may be away at the start, and roles may change.
+		checks = append(checks, stdlib.OptionAfterConnect(refuseProxyRole))
+	}
+	db := &DB{DB: stdlib.OpenDB(*config, checks...), Postgres: true, schema: schema, config: config}
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections / 2)
 	db.SetConnMaxIdleTime(time.Minute)
@@ -95,11 +101,20 @@ func LockAdvisory(ctx context.Context, tx *sql.Tx, key int64) error {
 	return err
 }
 
-// CanUseSchema reports whether this role may use a schema.
-func (db *DB) CanUseSchema(ctx context.Context, name string) (can bool, err error) {
-	err = db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace
-		WHERE nspname = $1 AND has_schema_privilege(oid, 'USAGE'))`, name).Scan(&can)
-	return can, err
+// ErrProxyRole means that mcp-server's role can use the schema of the proxies.
+var ErrProxyRole = errors.New("its role can use the schema of the proxies, so mcp-server could approve requests: " +
+	"give mcp-server another role, see docs/guides/several-proxies.md")
+
+// refuseProxyRole returns ErrProxyRole if the role of a connection, or a role that it can become, may use ProxySchema.
+func refuseProxyRole(ctx context.Context, c *pgx.Conn) error {
+	var can bool
+	err := c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace n, pg_roles r WHERE n.nspname = $1
+		AND pg_has_role(r.oid, 'MEMBER') AND has_schema_privilege(r.oid, n.oid, 'USAGE'))`, ProxySchema).Scan(&can)
+	//defence:proxy-schema
+	if can {
+		return ErrProxyRole
+	}
+	return err
 }
 
 // IsUnreachable reports whether an error means that Postgres does not answer now, so that a retry may succeed.
@@ -117,11 +132,11 @@ func IsUnreachable(err error) bool {
 		err != nil && strings.Contains(err.Error(), "conn closed") // pgx has no exported error for this
 }
 
-// IsMistake reports whether only the operator can fix an error: a wrong password, a missing right, or a database that a
-// newer CodeForge wrote.
+// IsMistake reports whether only the operator can fix an error: a wrong password, a missing right, a right too many, or
+// a database that a newer CodeForge wrote.
 func IsMistake(err error) bool {
 	var server *pgconn.PgError
-	return errors.Is(err, ErrNewer) || errors.As(err, &server) && !IsUnreachable(err) ||
+	return errors.Is(err, ErrNewer) || errors.Is(err, ErrProxyRole) || errors.As(err, &server) && !IsUnreachable(err) ||
 		strings.Contains(err.Error(), "x509: ")
 }
 

@@ -29,15 +29,7 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 	}
 	short, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	can, err := d.database.CanUseSchema(short, database.ProxySchema)
-	//defence:proxy-schema
-	if can {
-		return errors.New("DATABASE_URL: its role can use the schema of the proxies, so mcp-server could approve requests: " +
-			"give mcp-server another role, see docs/guides/several-proxies.md")
-	}
-	if err == nil {
-		err = d.database.Migrate(short, database.Migrations)
-	}
+	err = d.database.Migrate(short, database.Migrations)
 	if err != nil && database.IsMistake(err) {
 		return fmt.Errorf("DATABASE_URL: %w", database.HideAddress(err))
 	}

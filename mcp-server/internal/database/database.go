@@ -25,11 +25,7 @@ var (
 	LockAdvisory  = database.LockAdvisory
 )
 
-const (
-	schema = "codeforge"
-	// ProxySchema is the schema of the proxies.
-	ProxySchema = database.ProxySchema
-)
+const schema = "codeforge"
 
 // Notify is the statement that wakes all replicas when its transaction commits.
 const Notify = `SELECT pg_notify('` + schema + `', '')`

@@ -235,7 +235,7 @@ func (d *daemon) assembleParts(
 	// An approval names the version of the catalog. Proxies with a shared secret give equal catalogs equal versions, so
 	// an approval is valid at each such proxy.
 	catalog.SetSharedSecret(shareddb.FindPassword(set))
-	if d.database, err = shareddb.OpenDatabase(context.Background(), set, d.log); err != nil {
+	if d.database, err = shareddb.OpenDatabase(context.Background(), set); err != nil {
 		return err
 	}
 	d.approvals = approval.New(approval.Config{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +35,7 @@ func newProxies(t *testing.T, n int) (p *testkit.Postgres, stores []*Store) {
 
 func newProxy(t *testing.T, p *testkit.Postgres) *Store {
 	t.Helper()
-	db, err := shareddb.OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())}, slog.New(slog.DiscardHandler))
+	db, err := shareddb.OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())})
 	testkit.Must(t, err)
 	s := New(Config{DB: db})
 	s.Wait = testkit.Patience

@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,7 +22,7 @@ func newShared(t *testing.T) (p *testkit.Postgres, a, b SharedCounter) {
 		return map[string]string{"PROXY_DATABASE_URL": p.URL()}[name]
 	}))
 	for _, s := range []*SharedCounter{&a, &b} {
-		db, err := shareddb.OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())}, slog.New(slog.DiscardHandler))
+		db, err := shareddb.OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())})
 		testkit.Must(t, err)
 		t.Cleanup(func() { _ = db.Close() })
 		*s = NewShared(db)

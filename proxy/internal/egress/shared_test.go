@@ -1,7 +1,6 @@
 package egress_test
 
 import (
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -23,7 +22,7 @@ const sharedAPI = `, "limits": {"writes": "40/h"}, "rules": [{"path": "/ask", "t
 
 func openShared(t *testing.T, p *testkit.Postgres) *database.DB {
 	t.Helper()
-	db, err := shareddb.OpenDatabase(t.Context(), env.Settings{ProxyDatabase: secret.New(p.URL())}, slog.New(slog.DiscardHandler))
+	db, err := shareddb.OpenDatabase(t.Context(), env.Settings{ProxyDatabase: secret.New(p.URL())})
 	check(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db

@@ -10,12 +10,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/database"
-	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
@@ -43,8 +41,8 @@ CREATE INDEX held_sum ON held (sum);
 
 // OpenDatabase opens the database of PROXY_DATABASE_URL, or returns nil if the setting is empty. It fails if the URL
 // has a mistake, the database refuses the role, or the tables are missing or old. If the database does not answer,
-// OpenDatabase logs that and succeeds: the proxy refuses requests until the database answers.
-func OpenDatabase(ctx context.Context, s settings.Settings, log *slog.Logger) (*database.DB, error) {
+// OpenDatabase succeeds: the proxy refuses requests until the database answers.
+func OpenDatabase(ctx context.Context, s settings.Settings) (*database.DB, error) {
 	if s.ProxyDatabase.IsEmpty() {
 		return nil, nil //nolint:nilnil // one proxy needs no database
 	}
@@ -61,11 +59,7 @@ func OpenDatabase(ctx context.Context, s settings.Settings, log *slog.Logger) (*
 	switch {
 	case err == nil && !current:
 		err = errors.New("its tables are older than this proxy")
-	case err == nil:
-		return db, nil
-	case !database.IsMistake(err):
-		log.LogAttrs(ctx, slog.LevelError, "requests that need an approval or a limit are refused",
-			logline.Tag("error"), slog.String("error", database.HideAddress(err).Error()))
+	case err == nil, !database.IsMistake(err):
 		return db, nil
 	}
 	_ = db.Close()

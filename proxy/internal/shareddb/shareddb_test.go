@@ -1,7 +1,7 @@
 package shareddb
 
 import (
-	"log/slog"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,11 +33,9 @@ func TestRoles(t *testing.T) {
 	owner := p.URLOf("codeforge_owner", "put_a_password_here")
 	proxy := p.URLOf("codeforge_proxy", "put_another_here")
 	server := p.URLOf("codeforge_server", "put_a_third_here")
-	open := func(url string) (*slog.Logger, settings.Settings) {
-		return slog.New(slog.DiscardHandler), settings.Settings{ProxyDatabase: secret.New(url)}
-	}
-	log, set := open(proxy)
-	if _, err := OpenDatabase(t.Context(), set, log); err == nil {
+	open := func(url string) settings.Settings { return settings.Settings{ProxyDatabase: secret.New(url)} }
+	set := open(proxy)
+	if _, err := OpenDatabase(t.Context(), set); err == nil {
 		t.Error("it opens a database without tables")
 	}
 	migrate := func(url string) error {
@@ -52,7 +50,7 @@ func TestRoles(t *testing.T) {
 	}
 	testkit.Must(t, migrate(owner))
 	testkit.Must(t, migrate(owner))
-	db, err := OpenDatabase(t.Context(), set, log)
+	db, err := OpenDatabase(t.Context(), set)
 	testkit.Must(t, err)
 	defer db.Close()
 	for _, query := range []string{
@@ -71,10 +69,21 @@ func TestRoles(t *testing.T) {
 	other, err := database.OpenPostgres(secret.New(server), "codeforge", time.Minute)
 	testkit.Must(t, err)
 	defer other.Close()
-	for db, want := range map[*database.DB]bool{db: true, other: false} {
-		if can, err := db.CanUseSchema(t.Context(), database.ProxySchema); can != want || err != nil {
-			t.Errorf("use of the schema: %t, %v", can, err)
+	// A role that can use the schema, or become one that can, is refused as mcp-server's, also if it gets the right later.
+	for grant, want := range map[string]error{
+		"": nil,
+		"GRANT USAGE ON SCHEMA codeforge_proxy TO codeforge_server":                        database.ErrProxyRole,
+		"GRANT codeforge_proxy TO codeforge_server":                                        database.ErrProxyRole,
+		"ALTER ROLE codeforge_server NOINHERIT; GRANT codeforge_proxy TO codeforge_server": database.ErrProxyRole,
+	} {
+		p.RunProgram([]byte(grant), "psql", "-d", "postgres")
+		later, err := database.OpenPostgres(secret.New(server), "codeforge", time.Minute)
+		testkit.Must(t, err)
+		if err := later.PingContext(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: %v", grant, err)
 		}
+		testkit.Must(t, later.Close())
+		p.RunProgram([]byte("REVOKE codeforge_proxy FROM codeforge_server; REVOKE USAGE ON SCHEMA codeforge_proxy FROM codeforge_server; ALTER ROLE codeforge_server INHERIT"), "psql", "-d", "postgres")
 	}
 	testkit.Must(t, other.Migrate(t.Context(), []database.Migration{{Postgres: `CREATE TABLE run (id TEXT)`}}))
 	for _, query := range []string{
@@ -90,8 +99,8 @@ func TestRoles(t *testing.T) {
 			t.Errorf("mcp-server's role: %s: %v", query, err)
 		}
 	}
-	_, set = open(server)
-	if _, err := OpenDatabase(t.Context(), set, log); err == nil {
+	set = open(server)
+	if _, err := OpenDatabase(t.Context(), set); err == nil {
 		t.Error("a proxy opens the database as mcp-server")
 	}
 }
@@ -100,21 +109,20 @@ func TestRoles(t *testing.T) {
 // Promise: several-proxies
 func TestOpenAway(t *testing.T) {
 	p := testkit.NewPostgres(t)
-	log := slog.New(slog.DiscardHandler)
-	if db, err := OpenDatabase(t.Context(), settings.Settings{}, log); db != nil || err != nil {
+	if db, err := OpenDatabase(t.Context(), settings.Settings{}); db != nil || err != nil {
 		t.Errorf("without a setting: %v, %v", db, err)
 	}
-	_, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URLOf("codeforge", "wrong"))}, log)
+	_, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URLOf("codeforge", "wrong"))})
 	if err == nil || strings.Contains(err.Error(), p.Address) || strings.Contains(err.Error(), "wrong\"") {
 		t.Errorf("a wrong password: %v", err)
 	}
 	// Without a password, the proxies would have no key in common, and late approvals would match at one proxy only.
-	if _, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(strings.Replace(p.URL(), ":"+p.Password, "", 1))}, log); err == nil || !strings.Contains(err.Error(), "found no password") {
+	if _, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(strings.Replace(p.URL(), ":"+p.Password, "", 1))}); err == nil || !strings.Contains(err.Error(), "found no password") {
 		t.Errorf("no password: %v", err)
 	}
 	p.Stop()
 	began := time.Now()
-	db, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())}, log)
+	db, err := OpenDatabase(t.Context(), settings.Settings{ProxyDatabase: secret.New(p.URL())})
 	if err != nil || time.Since(began) > testkit.Patience {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
