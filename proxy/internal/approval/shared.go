@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/database"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -39,7 +41,7 @@ const isWaiting = `seen > now() - interval '10 seconds'`
 const isForRun = `scope IN ('path', 'rule')`
 
 // lifeInterval is lifeTime in SQL.
-const lifeInterval = `interval '15 minutes'`
+var lifeInterval = fmt.Sprintf("interval '%d seconds'", lifeTime/time.Second)
 
 func (h *heldTable) transact(ctx context.Context, do func(ctx context.Context, tx *sql.Tx) error) error {
 	return shareddb.TransactInTime(ctx, h.db, do)
