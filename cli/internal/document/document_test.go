@@ -175,7 +175,7 @@ func TestReadSource(t *testing.T) {
 func TestCleanLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\u200b\u202eb\x1bc": "abc", " a \t\n b ": "a b", "\u202e a": "a", "&lt;b&gt;x": "x", "&amp;lt;b&amp;gt;x": "x", "[a](http://b) **c**": "a c",
-		"a\xff": "a", strings.Repeat("a", 30): strings.Repeat("a", 17) + "…",
+		"a\xff": "a", "it\ufffds": "its", strings.Repeat("a", 30): strings.Repeat("a", 17) + "…",
 	} {
 		if got := CleanLine(text, 20); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -45,7 +45,7 @@ func CleanLine(s string, most int) string {
 		case unicode.IsSpace(r):
 			space = true
 			continue
-		case safetext.IsOdd(r) || !unicode.IsPrint(r):
+		case safetext.IsOdd(r) || !unicode.IsPrint(r) || r == utf8.RuneError: // config.json refuses U+FFFD
 			continue
 		}
 		if space && b.Len() > 0 {
