@@ -178,10 +178,8 @@ func (d *Document) readLine(p linePosition) operation.Line {
 	return l
 }
 
-// meantWords is the number of words of a description that count for an operation's meaning.
-const meantWords = 20
-
-// indexOperation adds an operation to an index. The end of its path counts most, and the names in its types least.
+// indexOperation adds an operation to an index. Of its words, the end of its path counts most, and the names in its
+// types least. The weights of its meaning are those with which rank.py trains the vectors.
 func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 	path, last := pathWords(l.Path)
 	does := operationKind(l)
@@ -191,10 +189,15 @@ func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 		path, does = last, kindOfField(l)
 	}
 	tags, words := strings.Join(l.Tags, " "), strings.Fields(l.Words)
+	brief, long := min(20, len(words)), min(50, len(words))
 	b.AddEntry(search.IndexEntry{
 		Kind: does, Title: l.Summary,
-		Meaning: strings.Join([]string{d.Name, tags, l.Summary, l.ID, path,
-			strings.Join(words[:min(meantWords, len(words))], " ")}, ". "),
+		Meaning: []search.MeantText{
+			{Text: d.Name, Weight: 1}, {Text: tags, Weight: 1}, {Text: l.Summary, Weight: 1.5}, {Text: l.ID, Weight: 1},
+			{Text: path, Weight: 1}, {Text: last, Weight: 0.3}, {Text: listParameters(l.Path), Weight: 0.3},
+			{Text: strings.Join(words[:brief], " "), Weight: 0.7}, {Text: strings.Join(words[brief:long], " "), Weight: 0.3},
+			{Text: describeKind(does), Weight: 0.3},
+		},
 		Fields: []search.Field{
 			{Text: last, Weight: 2.2, Bound: 1},
 			{Text: path, Weight: 1.4, Bound: 3, Most: 40},
@@ -207,6 +210,28 @@ func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 			{Text: wordsInType(l.Body+" "+l.Answer, true), Weight: 0.6, Bound: 4, Most: 20},
 		},
 	})
+}
+
+func listParameters(path string) string {
+	var names strings.Builder
+	for _, after := range strings.Split(path, "{")[1:] {
+		name, _, _ := strings.Cut(after, "}")
+		names.WriteString(name + " ")
+	}
+	return names.String()
+}
+
+// describeKind returns verbs that people use for an action.
+func describeKind(k search.Kind) string {
+	switch {
+	case k&search.Read != 0:
+		return "get list"
+	case k&search.Delete != 0:
+		return "delete remove"
+	case k&search.Change != 0:
+		return "update replace"
+	}
+	return "create add"
 }
 
 // pathWords returns the words of a path without its parameters, and the words of the last segment that has any.
@@ -339,9 +364,6 @@ func operationKind(l operation.Line) search.Kind {
 		search.EachWord(last+" "+l.ID, func(w string) {
 			if verb := search.VerbKind(w); verb != 0 && first {
 				k, first = verb, false
-				if verb == search.Change || verb == search.Create {
-					k = search.Create | search.Change
-				}
 			}
 		})
 		end := strings.TrimSuffix(l.Path[strings.LastIndexByte(l.Path, '/')+1:], ".json")

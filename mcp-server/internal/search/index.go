@@ -24,14 +24,8 @@ type Index struct {
 	offsets  []uint32
 	counts   []uint32
 	kinds    []Kind
-	likes    []textGroup
+	titles   []uint16 // hashes
 	vectors  []wordvector.Vector
-}
-
-// textGroup identifies entries with the same text, and their length.
-type textGroup struct {
-	text   uint16 // a hash of the text
-	length uint8  // the number of stems in its first fields
 }
 
 // Kind is the action of an entry, and whether it is outdated.
@@ -81,9 +75,15 @@ type IndexEntry struct {
 	Kind Kind
 	// Title is the same for entries of which one is enough, such as one operation at several paths. It may be empty.
 	Title string
-	// Meaning describes the entry in words. Its vector is compared with the question's.
-	Meaning string
+	// Meaning describes the entry in words. The vector of its weighted texts is compared with the question's.
+	Meaning []MeantText
 	Fields  []Field
+}
+
+// MeantText is a text, and the weight of its words.
+type MeantText struct {
+	Text   string
+	Weight float32
 }
 
 // Builder creates an Index.
@@ -112,25 +112,22 @@ const maxTerms = 1 << 17
 // half is the weight at which a term counts half of its maximum in an entry.
 const half = 1.6
 
-// brief is the number of fields that define the length of an entry.
-const brief = 3
-
 // AddEntry adds an entry.
 func (b *Builder) AddEntry(e IndexEntry) {
 	n := b.index.Len()
-	l := textGroup{text: uint16(n)} // equal to another only by chance
+	title := uint16(n) // equal to another only by chance
 	if e.Title != "" {
-		l.text = hashText(e.Title)
+		title = hashText(e.Title)
 	}
 	clear(b.entry)
-	for i, f := range e.Fields {
+	for _, f := range e.Fields {
 		b.addField(f)
-		if i == brief-1 {
-			l.length = uint8(min(len(b.entry), math.MaxUint8))
-		}
 	}
-	b.index.kinds, b.index.likes = append(b.index.kinds, e.Kind), append(b.index.likes, l)
-	b.index.vectors = append(b.index.vectors, b.sum.VectorOf(e.Meaning, EachWord))
+	b.index.kinds, b.index.titles = append(b.index.kinds, e.Kind), append(b.index.titles, title)
+	for _, m := range e.Meaning {
+		b.sum.AddText(m.Text, m.Weight, EachWord)
+	}
+	b.index.vectors = append(b.index.vectors, b.sum.TakeVector())
 	for stem, w := range b.entry {
 		l := b.lists[stem]
 		if l == nil {
@@ -182,7 +179,7 @@ func (b *Builder) addField(f Field) {
 // BuildIndex returns the finished index. Do not use the Builder afterwards.
 func (b *Builder) BuildIndex() *Index {
 	x := &b.index
-	x.kinds, x.likes, x.vectors = slices.Clip(x.kinds), slices.Clip(x.likes), slices.Clip(x.vectors)
+	x.kinds, x.titles, x.vectors = slices.Clip(x.kinds), slices.Clip(x.titles), slices.Clip(x.vectors)
 	x.offsets = make([]uint32, 1, len(b.lists)+1)
 	EachWord(x.name, func(word string) { x.named = append(x.named, StemWord(word)) })
 	terms := make([]byte, 0, 8*len(b.lists))

@@ -237,8 +237,8 @@ func (l *wordLexicon) usualCount() int { return int(l.entries) / 50 }
 
 // Words of similar meaning: the least similarity, the part of it that is their weight, and their largest number.
 const (
-	nearLeast  = 0.55
-	nearWeight = 0.7
+	nearLeast  = 0.44
+	nearWeight = 0.67
 	maxNear    = 8
 )
 

@@ -46,7 +46,8 @@ func (f *indexCache) ofTools(server string, tools []toolsignature.Tool) *search.
 		})
 		first := toolsignature.FirstSentence(t.Description)
 		// Each field is bounded: a server that fills a description with words must not lead every search.
-		b.AddEntry(search.IndexEntry{Kind: kind, Meaning: server + ". " + t.Name + ". " + first, Fields: []search.Field{
+		meaning := []search.MeantText{{Text: server + ". " + t.Name + ". " + first, Weight: 1}}
+		b.AddEntry(search.IndexEntry{Kind: kind, Meaning: meaning, Fields: []search.Field{
 			{Text: t.Name, Weight: 3.2, Bound: 4},
 			{Text: first, Weight: 2.4, Bound: 10},
 			{Text: t.Description, Weight: 0.5, Bound: 20, Most: 100},
@@ -74,7 +75,7 @@ func (f *indexCache) ofSkills(list []skill.Skill) *search.Index {
 }
 
 func nameAndText(name, text string, more ...string) search.IndexEntry {
-	return search.IndexEntry{Meaning: name + ". " + text, Fields: []search.Field{
+	return search.IndexEntry{Meaning: []search.MeantText{{Text: name + ". " + text, Weight: 1}}, Fields: []search.Field{
 		{Text: name, Weight: 3.2, Bound: 4}, {Text: text, Weight: 2.4, Bound: 10},
 		{Text: strings.Join(more, " "), Weight: 1.2},
 	}}

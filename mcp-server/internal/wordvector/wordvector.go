@@ -136,10 +136,22 @@ type TextSum struct {
 	total [size]float32
 }
 
-// VectorOf returns the vector of a text. split yields its words in lower case.
-func (s *TextSum) VectorOf(text string, split func(text string, each func(word string))) (v Vector) {
-	s.total = [size]float32{}
-	split(text, s.addWord)
+// Splitter yields the words of a text in lower case.
+type Splitter func(text string, each func(word string))
+
+// VectorOf returns the vector of a text.
+func (s *TextSum) VectorOf(text string, split Splitter) Vector {
+	s.AddText(text, 1, split)
+	return s.TakeVector()
+}
+
+// AddText adds the words of a text, each with this weight.
+func (s *TextSum) AddText(text string, weight float32, split Splitter) {
+	split(text, func(word string) { s.addWord(word, weight) })
+}
+
+// TakeVector returns the vector of the added texts, and forgets them.
+func (s *TextSum) TakeVector() (v Vector) {
 	square, largest := float64(0), float32(0)
 	for _, x := range s.total {
 		square += float64(x) * float64(x)
@@ -152,16 +164,17 @@ func (s *TextSum) VectorOf(text string, split func(text string, each func(word s
 		v.parts[i] = int8(math.Round(float64(x / largest * math.MaxInt8)))
 	}
 	v.scale = largest / math.MaxInt8 / float32(math.Sqrt(square))
+	s.total = [size]float32{}
 	return v
 }
 
 // addWord adds a word. A piece counts as often as it occurs, so words that a summary shares with its path count more.
-func (s *TextSum) addWord(word string) {
+func (s *TextSum) addWord(word string, weight float32) {
 	if strings.Contains(stops, " "+word+" ") {
 		return
 	}
 	for _, row := range splitPieces(word) {
-		scale := math.Float32frombits(binary.LittleEndian.Uint32([]byte(rows[4*row:][:4])))
+		scale := weight * math.Float32frombits(binary.LittleEndian.Uint32([]byte(rows[4*row:][:4])))
 		parts := rows[4*len(vocabulary().ends)+size*row:][:size]
 		for i := range s.total {
 			s.total[i] += scale * float32(int8(parts[i]))
