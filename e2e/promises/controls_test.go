@@ -90,6 +90,7 @@ var promisesOf = map[string][]string{
 	"client-unowned":     {"hosted-logins"},
 	"client-document":    {"hosted-logins"},
 	"shared-state":       {"several-proxies"},
+	"single-sending":     {"exact-approvals"},
 	"trace-method":       {"never-printed"},
 	"client-origin":      {"hosted-logins"},
 	"client-form":        {"hosted-logins"},

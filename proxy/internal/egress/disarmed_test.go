@@ -194,6 +194,12 @@ func TestDisarmed(t *testing.T) {
 			t.Errorf("the attack is stopped by something else: %d requests left", up.count())
 		}
 	})
+	t.Run("single-sending", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "single-sending")
+		if n := countSendings(t, "/ask"); n != 2 {
+			t.Errorf("the attack is stopped by something else: the server got %d requests", n)
+		}
+	})
 	t.Run("ledger-required", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "ledger-required")
 		r := newRig(t, setup{sending: func(ledger.Sending) error { return errors.New("no space left") }})

@@ -285,6 +285,47 @@ func TestApprovalOnce(t *testing.T) {
 	}
 }
 
+// countSendings returns how many times a server gets a GET, which a rule holds on the path /ask. The server closes the
+// connection without a response. The connection was used before, so net/http may send the request again.
+func countSendings(t *testing.T, path string) int32 {
+	t.Helper()
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"path": "/ask", "then": "approve"}, {"then": "allow"}]`)}})
+	var asked atomic.Int32
+	r.upstreams.https(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == path {
+			asked.Add(1)
+			panic(http.ErrAbortHandler) // closes the connection
+		}
+	}))
+	r.begin()
+	if status, _, text := r.ask(http.MethodGet, "/first", ""); status != http.StatusOK {
+		t.Fatalf("%d %s", status, text)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _, _ = r.ask(http.MethodGet, path, "")
+	}()
+	if path == "/ask" {
+		testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+		_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true)
+		check(t, err)
+	}
+	<-done
+	return asked.Load()
+}
+
+// TestApprovalOnceOverIdle: a server gets an approved request once, also if the request reads and its connection
+// breaks. Without an approval, the request is repeated.
+// Promise: exact-approvals
+func TestApprovalOnceOverIdle(t *testing.T) {
+	for path, want := range map[string]int32{"/ask": 1, "/free": 2} {
+		if n := countSendings(t, path); n != want {
+			t.Errorf("%s: the server got it %d times, want %d", path, n, want)
+		}
+	}
+}
+
 // TestApprovalShows: a person sees every header by which a server could act, each value on its own line, and not those
 // that every client sends alike.
 // Promise: exact-approvals

@@ -159,7 +159,7 @@ func (x *exchange) newWant(out *http.Request) upstream.Want {
 	return upstream.Want{
 		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.lease,
 		HTTP2:   !x.insecure && isGRPC(out.Header.Get("Content-Type")),
-		Upgrade: out.Header.Get("Upgrade") != "", Login: wantsConnLogin(out.Header),
+		Upgrade: out.Header.Get("Upgrade") != "", Login: wantsConnLogin(out.Header), Once: x.approved,
 	}
 }
 

@@ -115,7 +115,19 @@ func preventRetry(req *http.Request) *http.Request {
 
 func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
 
+// chooseRoute returns the kind of connection for a request.
 func (p *Pool) chooseRoute(req *http.Request, w Want) connKind {
+	k := p.chooseProtocol(req, w)
+	// http.Transport repeats a request that reads if its connection, used before, breaks without a response. It never
+	// repeats the first request of a connection. Over HTTP/2 it repeats only requests that the server did not process.
+	//defence:single-sending
+	if w.Once && k.hasHTTP1() {
+		return kindSingle
+	}
+	return k
+}
+
+func (p *Pool) chooseProtocol(req *http.Request, w Want) connKind {
 	switch {
 	case w.Upgrade:
 		return kindSingle

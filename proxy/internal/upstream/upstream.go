@@ -129,6 +129,9 @@ type Want struct {
 	// Login means that the request may authenticate its connection, as NTLM does. It goes over HTTP/1, as the last request
 	// on its connection.
 	Login bool
+	// Once means that a person approved the request for one sending. A server that may have acted on it must not get it
+	// again.
+	Once bool
 }
 
 // getTransport returns the transport for a request. A private range is open, an authority is trusted and a certificate
