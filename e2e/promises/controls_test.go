@@ -91,6 +91,7 @@ var promisesOf = map[string][]string{
 	"client-document":    {"hosted-logins"},
 	"shared-state":       {"several-proxies"},
 	"single-sending":     {"exact-approvals"},
+	"approval-path":      {"exact-approvals"},
 	"trace-method":       {"never-printed"},
 	"client-origin":      {"hosted-logins"},
 	"client-form":        {"hosted-logins"},

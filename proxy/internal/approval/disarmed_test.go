@@ -45,4 +45,10 @@ func TestDisarmed(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("approval-path", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "approval-path")
+		if !passesOtherPath(t) {
+			t.Error("the attack is stopped by something else")
+		}
+	})
 }

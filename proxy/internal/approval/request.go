@@ -27,6 +27,8 @@ type Request struct {
 	Ended <-chan struct{}
 	// Pauses are further runs that may have caused the request. ListWaiting lists the request for them too.
 	Pauses []string
+	// OtherPath means that a header names another path: see policy.HasOtherPath.
+	OtherPath bool
 	// Host is the host of the request. IsCall means that the request calls a tool of the MCP server API.
 	Host   catalog.Host
 	IsCall bool
@@ -86,6 +88,10 @@ func (r Request) hashScope(scope approvalapi.Scope) [sha256.Size]byte {
 	case approvalapi.ScopePath:
 		address, _, _ := strings.Cut(r.URL, "?")
 		parts = append(parts, r.Method, address)
+		//defence:approval-path
+		if r.OtherPath { // a server may act on that path, so the approval holds for the same headers
+			parts = append(parts, r.Headers...)
+		}
 	}
 	h := sha256.New()
 	WriteParts(h, parts...)

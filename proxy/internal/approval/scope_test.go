@@ -116,3 +116,26 @@ func decideOfNoRun(t *testing.T) error {
 	_, err := r.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopeRule}, true)
 	return err
 }
+
+// passesOtherPath reports whether an approval for a path covers a request with another path in a header.
+func passesOtherPath(t *testing.T) bool {
+	t.Helper()
+	s := newStore(testkit.Patience)
+	first, h := waiting(t.Context(), t, s, refund("r1"))
+	_, err := s.DecideHeld(h.ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopePath}, true)
+	testkit.Must(t, err)
+	testkit.Must(t, <-first)
+	q := refund("r1")
+	q.OtherPath, q.Headers = true, []string{"X-Original-Url: /keys"}
+	s.Wait = 1
+	_, _, err = s.WaitForApproval(t.Context(), q)
+	return err == nil
+}
+
+// TestScopeOfOtherPath: an approval for a path covers no request with another path in a header.
+// Promise: exact-approvals
+func TestScopeOfOtherPath(t *testing.T) {
+	if passesOtherPath(t) {
+		t.Error("it passes")
+	}
+}

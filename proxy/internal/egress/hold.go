@@ -31,7 +31,7 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 			Run: x.origin.Run, Tenant: x.origin.Tenant, Server: x.lease.Server(), API: v.Hold.API, Rule: v.Hold.Rule,
 			Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
 		},
-		Generation: x.origin.Generation, Host: q.Host, IsCall: q.IsCall(), ByAny: v.Hold.ByAny,
+		Generation: x.origin.Generation, OtherPath: q.OtherPath, Host: q.Host, IsCall: q.IsCall(), ByAny: v.Hold.ByAny,
 	}
 	held.SetVersions(x.snap.Rules.Catalog)
 	// An approval could not let the request leave under other rules than those that held it.

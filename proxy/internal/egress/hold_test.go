@@ -326,6 +326,41 @@ func TestApprovalOnceOverIdle(t *testing.T) {
 	}
 }
 
+// TestApprovalOfOnePath: an approval for a path covers further requests of the run with other headers, but not one with
+// another path in a header. A rule without a path leaves such a header to the person.
+// Promise: exact-approvals
+func TestApprovalOfOnePath(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
+	var up seen
+	r.upstreams.https(up.echo())
+	r.begin()
+	list := r.approvals.ListHeld
+	ask := func(headers ...string) <-chan int {
+		done := make(chan int, 1)
+		go func() {
+			status, _, _ := r.ask(http.MethodPost, "/notes", "{}", headers...)
+			done <- status
+		}()
+		return done
+	}
+	first := ask()
+	testkit.WaitFor(t, func() bool { return len(list()) == 1 })
+	_, err := r.approvals.DecideHeld(list()[0].ID, approvalapi.Answer{Approve: true, Scope: approvalapi.ScopePath}, true)
+	check(t, err)
+	if a, b := <-first, <-ask("X-Note: 1"); a != http.StatusOK || b != http.StatusOK {
+		t.Errorf("got %d and %d", a, b)
+	}
+	for i, header := range []string{"X-Original-URL: /refunds", "X-Rewrite-Url: /refunds", "X-Amz-Copy-Source: /other/key", "Destination: /x"} {
+		other := ask(header)
+		testkit.WaitFor(t, func() bool { return len(list()) == 1 })
+		_, err := r.approvals.DecideHeld(list()[0].ID, approvalapi.Answer{}, true)
+		check(t, err)
+		if status := <-other; status != http.StatusForbidden || up.count() != 2 {
+			t.Errorf("%d, %s: %d, and %d requests left", i, header, status, up.count())
+		}
+	}
+}
+
 // TestApprovalShows: a person sees every header by which a server could act, each value on its own line, and not those
 // that every client sends alike.
 // Promise: exact-approvals
