@@ -75,6 +75,16 @@ func TestRoles(t *testing.T) {
 		"GRANT USAGE ON SCHEMA codeforge_proxy TO codeforge_server":                        database.ErrProxyRole,
 		"GRANT codeforge_proxy TO codeforge_server":                                        database.ErrProxyRole,
 		"ALTER ROLE codeforge_server NOINHERIT; GRANT codeforge_proxy TO codeforge_server": database.ErrProxyRole,
+		"GRANT pg_read_all_data TO codeforge_server":                                       database.ErrProxyRole,
+		// Such a role can grant itself each of the roles before Postgres 16.
+		"ALTER ROLE codeforge_server CREATEROLE": database.ErrProxyRole,
+		// These roles reach the rows outside of tables.
+		"ALTER ROLE codeforge_server REPLICATION":                 database.ErrProxyRole,
+		"GRANT pg_read_server_files TO codeforge_server":          database.ErrProxyRole,
+		"GRANT pg_write_server_files TO codeforge_server":         database.ErrProxyRole,
+		"GRANT pg_execute_server_program TO codeforge_server":     database.ErrProxyRole,
+		"ALTER ROLE codeforge_server CREATEDB":                    nil,
+		"GRANT pg_monitor, pg_signal_backend TO codeforge_server": nil,
 	} {
 		p.RunProgram([]byte(grant), "psql", "-d", "postgres")
 		later, err := database.OpenPostgres(secret.New(server), "codeforge", time.Minute)
@@ -83,7 +93,9 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s: %v", grant, err)
 		}
 		testkit.Must(t, later.Close())
-		p.RunProgram([]byte("REVOKE codeforge_proxy FROM codeforge_server; REVOKE USAGE ON SCHEMA codeforge_proxy FROM codeforge_server; ALTER ROLE codeforge_server INHERIT"), "psql", "-d", "postgres")
+		p.RunProgram([]byte("REVOKE codeforge_proxy FROM codeforge_server; REVOKE USAGE ON SCHEMA codeforge_proxy FROM codeforge_server; "+
+			"REVOKE pg_read_all_data, pg_read_server_files, pg_write_server_files, pg_execute_server_program, pg_monitor, pg_signal_backend FROM codeforge_server; "+
+			"ALTER ROLE codeforge_server INHERIT NOCREATEROLE NOREPLICATION NOCREATEDB"), "psql", "-d", "postgres")
 	}
 	testkit.Must(t, other.Migrate(t.Context(), []database.Migration{{Postgres: `CREATE TABLE run (id TEXT)`}}))
 	for _, query := range []string{
