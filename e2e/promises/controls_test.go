@@ -92,6 +92,7 @@ var promisesOf = map[string][]string{
 	"shared-state":       {"several-proxies"},
 	"single-sending":     {"exact-approvals"},
 	"approval-path":      {"exact-approvals"},
+	"database-turns":     {"several-proxies", "tenant-shares"},
 	"trace-method":       {"never-printed"},
 	"client-origin":      {"hosted-logins"},
 	"client-form":        {"hosted-logins"},

@@ -112,7 +112,7 @@ func New(c Config) *Store {
 		conf: c, heldBound: memoryBound{most: MaxHeldBytes}, planBound: memoryBound{most: maxPlanBytes, account: c.Memory},
 	}
 	if c.DB != nil {
-		s.shared = &heldTable{db: c.DB, wake: make(database.WakeSignal, 1), adding: make(shareddb.Turns, maxAdding)}
+		s.shared = &heldTable{db: c.DB, wake: make(database.WakeSignal, 1), adding: shareddb.NewTurns(maxAdding)}
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s

@@ -27,7 +27,7 @@ type heldTable struct {
 	db         *database.DB
 	wake       database.WakeSignal
 	collecting sync.Mutex // held while a decision moves from the table to its exchange
-	adding     shareddb.Turns
+	adding     *shareddb.Turns
 }
 
 // maxAdding is how many requests enter the table at once. They lock it, so more at once would not be faster.
@@ -57,7 +57,8 @@ func (s *Store) addShared(q Request) (*entry, error) {
 	if covered {
 		return nil, nil //nolint:nilnil // it passes
 	}
-	err := s.shared.adding.TransactInTurn(s.ctx, s.shared.db, func(ctx context.Context, tx *sql.Tx) error {
+	by := shareddb.Run{ID: q.Run, Generation: q.Generation}
+	err := s.shared.adding.TransactInTurn(s.ctx, s.shared.db, by, func(ctx context.Context, tx *sql.Tx) error {
 		return addRow(ctx, tx, e)
 	})
 	switch {

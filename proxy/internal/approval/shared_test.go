@@ -293,7 +293,7 @@ func TestSharedFlood(t *testing.T) {
 		// Whether they enter in time depends on the machine.
 		all.Go(func() { _, _, _ = s[0].WaitForApproval(t.Context(), refund("run"+strconv.Itoa(i))) })
 	}
-	testkit.WaitFor(t, func() bool { return len(s[0].shared.adding) == maxAdding })
+	testkit.WaitFor(t, func() bool { return s[0].shared.adding.CountTaken() == maxAdding })
 	began := time.Now()
 	if listAll(t, s[0]); time.Since(began) > time.Second {
 		t.Errorf("the list came after %s", time.Since(began))

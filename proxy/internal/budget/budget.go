@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 )
 
 // windowParts is the number of parts of a window. An amount counts until its whole part has left the window.
@@ -35,8 +36,9 @@ type Need struct {
 type LimitCounter interface {
 	// Reserve spends the amounts that a request needs. If a limit has not that much left, ok is false and Reserve spends
 	// no amount. wait is then the time until the limit has enough, or zero if it never will. With force, Reserve spends
-	// the amounts in any case. back returns them. After an error the request must not leave.
-	Reserve(ctx context.Context, needs []Need, force bool) (back func(), wait time.Duration, ok bool, err error)
+	// the amounts in any case. back returns them. After an error the request must not leave. by sends the request.
+	Reserve(ctx context.Context, by shareddb.Run, needs []Need, force bool) (
+		back func(), wait time.Duration, ok bool, err error)
 }
 
 // Counter is the LimitCounter of one proxy. The zero Counter is empty.
@@ -159,7 +161,7 @@ func (a *limitUse) dropOldParts(now time.Time) {
 
 // Reserve implements LimitCounter. It never fails.
 func (l *Counter) Reserve(
-	_ context.Context, needs []Need, force bool,
+	_ context.Context, _ shareddb.Run, needs []Need, force bool,
 ) (back func(), wait time.Duration, ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 )
 
 // TestReserve: no window of a limit's length has more than the limit, whenever requests come; and who waits as long as
@@ -31,7 +32,7 @@ func TestReserve(t *testing.T) {
 	for range 3000 {
 		now = now.Add(time.Duration(rand.IntN(120)) * time.Second)
 		n := int64(rand.IntN(9) + 1)
-		_, wait, ok, _ := l.Reserve(t.Context(), need(n), false)
+		_, wait, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need(n), false)
 		if !ok {
 			if refused++; wait <= 0 || wait > time.Hour+time.Minute {
 				t.Fatalf("wait %s", wait)
@@ -40,7 +41,7 @@ func TestReserve(t *testing.T) {
 				continue
 			}
 			now = now.Add(wait)
-			if _, _, ok, _ = l.Reserve(t.Context(), need(n), false); !ok {
+			if _, _, ok, _ = l.Reserve(t.Context(), shareddb.Run{}, need(n), false); !ok {
 				t.Fatalf("refused after the wait of %s", wait)
 			}
 		}
@@ -58,10 +59,10 @@ func TestReserve(t *testing.T) {
 	if refused < 100 {
 		t.Errorf("%d refused", refused)
 	}
-	if _, wait, ok, _ := l.Reserve(t.Context(), need(101), false); ok || wait != 0 {
+	if _, wait, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need(101), false); ok || wait != 0 {
 		t.Errorf("more than the limit: %v, %s", ok, wait)
 	}
-	if _, _, ok, _ := l.Reserve(t.Context(), need(101), true); !ok {
+	if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need(101), true); !ok {
 		t.Error("not forced")
 	}
 }
@@ -73,14 +74,14 @@ func TestHugeAmounts(t *testing.T) {
 		now := time.Unix(1_700_000_000, 0)
 		l := &Counter{Now: func() time.Time { return now }}
 		check := func(when string) {
-			if _, _, ok, _ := l.Reserve(t.Context(), []Need{{"a", 1, 100, time.Hour}}, false); ok {
+			if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, []Need{{"a", 1, 100, time.Hour}}, false); ok {
 				t.Errorf("%s apart: there is room after %s", apart, when)
 			}
 		}
 		var back func()
 		for range 3 {
 			now = now.Add(apart)
-			back, _, _, _ = l.Reserve(t.Context(), []Need{{"a", math.MaxInt64, 100, time.Hour}}, true)
+			back, _, _, _ = l.Reserve(t.Context(), shareddb.Run{}, []Need{{"a", math.MaxInt64, 100, time.Hour}}, true)
 			check("an approved request")
 		}
 		back()
@@ -99,7 +100,7 @@ func TestParallel(t *testing.T) {
 	var ok atomic.Int64
 	for range 500 {
 		wg.Go(func() {
-			if _, _, left, _ := l.Reserve(t.Context(), []Need{{"calls", 1, 1000, time.Hour}, {"writes", 1, 40, time.Hour}}, false); left {
+			if _, _, left, _ := l.Reserve(t.Context(), shareddb.Run{}, []Need{{"calls", 1, 1000, time.Hour}, {"writes", 1, 40, time.Hour}}, false); left {
 				ok.Add(1)
 			}
 		})
@@ -108,15 +109,15 @@ func TestParallel(t *testing.T) {
 	if ok.Load() != 40 {
 		t.Errorf("%d of 40", ok.Load())
 	}
-	back, _, left, _ := l.Reserve(t.Context(), []Need{{"calls", 960, 1000, time.Hour}}, false)
+	back, _, left, _ := l.Reserve(t.Context(), shareddb.Run{}, []Need{{"calls", 960, 1000, time.Hour}}, false)
 	if !left {
 		t.Fatal("refused requests were counted")
 	}
-	if _, _, left, _ := l.Reserve(t.Context(), []Need{{"calls", 1, 1000, time.Hour}}, false); left {
+	if _, _, left, _ := l.Reserve(t.Context(), shareddb.Run{}, []Need{{"calls", 1, 1000, time.Hour}}, false); left {
 		t.Error("more than there is")
 	}
 	back()
-	if _, _, left, _ := l.Reserve(t.Context(), []Need{{"calls", 960, 1000, time.Hour}}, false); !left {
+	if _, _, left, _ := l.Reserve(t.Context(), shareddb.Run{}, []Need{{"calls", 960, 1000, time.Hour}}, false); !left {
 		t.Error("not given back")
 	}
 }
@@ -130,7 +131,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	need := []Need{{"a", 60, 100, time.Hour}}
-	if _, _, ok, _ := l.Reserve(t.Context(), need, false); !ok {
+	if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need, false); !ok {
 		t.Fatal("refused")
 	}
 	if err := l.storeCounts(); err != nil {
@@ -140,7 +141,7 @@ func TestRestart(t *testing.T) {
 	if err := again.Load(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, ok, _ := again.Reserve(t.Context(), need, false); ok {
+	if _, _, ok, _ := again.Reserve(t.Context(), shareddb.Run{}, need, false); ok {
 		t.Error("a restart gives more")
 	}
 }
@@ -151,15 +152,15 @@ func TestClockSetBack(t *testing.T) {
 	now := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
 	l := &Counter{Now: func() time.Time { return now }}
 	need := []Need{{"calls", 10, 10, time.Minute}}
-	if _, _, ok, _ := l.Reserve(t.Context(), need, false); !ok {
+	if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need, false); !ok {
 		t.Fatal("the first")
 	}
 	now = now.Add(-365 * 24 * time.Hour)
-	if _, wait, ok, _ := l.Reserve(t.Context(), need, false); ok || wait <= 0 || wait > 2*time.Minute {
+	if _, wait, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need, false); ok || wait <= 0 || wait > 2*time.Minute {
 		t.Errorf("at once after the clock was set back: %v, wait %s", ok, wait)
 	}
 	now = now.Add(2 * time.Minute)
-	if _, _, ok, _ := l.Reserve(t.Context(), need, false); !ok {
+	if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need, false); !ok {
 		t.Error("a window later")
 	}
 }
@@ -171,25 +172,25 @@ func TestClockAhead(t *testing.T) {
 	now := right
 	l := &Counter{Now: func() time.Time { return now }, Path: filepath.Join(t.TempDir(), "limits")}
 	need := func(n int64) []Need { return []Need{{"calls", n, 10, 24 * time.Hour}} }
-	if _, _, ok, _ := l.Reserve(t.Context(), need(10), false); !ok {
+	if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need(10), false); !ok {
 		t.Fatal("the first")
 	}
 	now = right.Add(365 * 24 * time.Hour)
-	l.Reserve(t.Context(), need(1), false)
+	l.Reserve(t.Context(), shareddb.Run{}, need(1), false)
 	testkit.Must(t, l.storeCounts())
 	now = right.Add(time.Minute)
 	l = &Counter{Now: l.Now, Path: l.Path}
 	testkit.Must(t, l.Load())
-	if _, wait, ok, _ := l.Reserve(t.Context(), need(1), false); ok || wait <= 0 || wait > 25*time.Hour {
+	if _, wait, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need(1), false); ok || wait <= 0 || wait > 25*time.Hour {
 		t.Errorf("with the right time again: %v, wait %s", ok, wait)
 	}
 	now = right.Add(25 * time.Hour)
-	if _, _, ok, _ := l.Reserve(t.Context(), need(9), false); !ok {
+	if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, need(9), false); !ok {
 		t.Error("a window later")
 	}
 	for range 1000 {
 		now = now.Add(24 * time.Hour / windowParts)
-		l.Reserve(t.Context(), need(1), true)
+		l.Reserve(t.Context(), shareddb.Run{}, need(1), true)
 	}
 	if n := len(l.spent["calls"].Parts); n > 2*(windowParts+1) {
 		t.Errorf("%d parts are kept", n)
@@ -207,7 +208,7 @@ func TestDamagedCounts(t *testing.T) {
 	if err := l.Load(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, ok, _ := l.Reserve(t.Context(), []Need{{"d", 1, 1, time.Hour}}, false); !ok {
+	if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, []Need{{"d", 1, 1, time.Hour}}, false); !ok {
 		t.Error("nothing is left")
 	}
 	if err := l.storeCounts(); err != nil {
@@ -225,7 +226,7 @@ func TestNotStored(t *testing.T) {
 		done := make(chan bool)
 		go func() { defer close(done); l.StoreEverySecond(ctx, func(error) { told.Add(1) }) }()
 		for i := int32(1); i <= 2; i++ {
-			if _, _, ok, _ := l.Reserve(t.Context(), []Need{{Key: "a", Amount: 1, Most: 10, Per: time.Hour}}, false); !ok {
+			if _, _, ok, _ := l.Reserve(t.Context(), shareddb.Run{}, []Need{{Key: "a", Amount: 1, Most: 10, Per: time.Hour}}, false); !ok {
 				t.Error("nothing is left")
 			}
 			time.Sleep(time.Hour)

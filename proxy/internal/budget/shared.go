@@ -15,7 +15,7 @@ import (
 // spend the same amount. The clock is that of Postgres. Make one with NewShared.
 type SharedCounter struct {
 	db    *database.DB
-	turns shareddb.Turns
+	turns *shareddb.Turns
 }
 
 // maxReserving is how many requests use the database for limits at once. The other connections are for approvals.
@@ -23,12 +23,12 @@ const maxReserving = 4
 
 // NewShared returns the counter of a database of package shareddb.
 func NewShared(db *database.DB) SharedCounter {
-	return SharedCounter{db, make(shareddb.Turns, maxReserving)}
+	return SharedCounter{db, shareddb.NewTurns(maxReserving)}
 }
 
 // Reserve implements LimitCounter. It fails if Postgres does not answer within the time of TransactInTime.
 func (s SharedCounter) Reserve(
-	ctx context.Context, needs []Need, force bool,
+	ctx context.Context, by shareddb.Run, needs []Need, force bool,
 ) (back func(), wait time.Duration, ok bool, err error) {
 	// A limit with another period is another limit: while a new configuration spreads, proxies must not reset each
 	// other's counts.
@@ -39,7 +39,7 @@ func (s SharedCounter) Reserve(
 	var made []spending
 	// Code that disconnects must not end the transaction: its connection to Postgres would be lost.
 	ctx = context.WithoutCancel(ctx)
-	err = s.changeUses(ctx, needs, func(uses map[string]*limitUse, now time.Time) {
+	err = s.changeUses(ctx, by, needs, func(uses map[string]*limitUse, now time.Time) {
 		made, wait, ok = spendNeeds(uses, now, needs, force)
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func (s SharedCounter) Reserve(
 	}
 	return func() {
 		// After an error the amounts stay spent.
-		_ = s.changeUses(ctx, needs, func(uses map[string]*limitUse, _ time.Time) {
+		_ = s.changeUses(ctx, by, needs, func(uses map[string]*limitUse, _ time.Time) {
 			for i, n := range needs {
 				uses[n.Key].returnAmount(made[i])
 			}
@@ -61,7 +61,7 @@ func (s SharedCounter) Reserve(
 
 // changeUses calls change with the rows of limits and Postgres' time, and stores the rows, in one transaction.
 func (s SharedCounter) changeUses(
-	ctx context.Context, needs []Need, change func(map[string]*limitUse, time.Time),
+	ctx context.Context, by shareddb.Run, needs []Need, change func(map[string]*limitUse, time.Time),
 ) error {
 	// All proxies lock rows in the same order. Otherwise two proxies could wait for each other forever.
 	keys := make([]string, len(needs))
@@ -69,7 +69,7 @@ func (s SharedCounter) changeUses(
 		keys[i] = n.Key
 	}
 	slices.Sort(keys)
-	return s.turns.TransactInTurn(ctx, s.db, func(ctx context.Context, tx *sql.Tx) error {
+	return s.turns.TransactInTurn(ctx, s.db, by, func(ctx context.Context, tx *sql.Tx) error {
 		uses, now := map[string]*limitUse{}, time.Time{}
 		for _, key := range keys {
 			// The update changes no value. It locks the row, even if another proxy inserts the row at the same time.

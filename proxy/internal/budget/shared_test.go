@@ -39,7 +39,7 @@ func TestStores(t *testing.T) {
 	for name, stores := range map[string][]LimitCounter{"file": {file, file}, "database": {a, b}} {
 		t.Run(name, func(t *testing.T) {
 			reserve := func(i int, force bool, needs ...Need) (back func(), wait time.Duration, ok bool) {
-				back, wait, ok, err := stores[i%2].Reserve(t.Context(), needs, force)
+				back, wait, ok, err := stores[i%2].Reserve(t.Context(), shareddb.Run{Generation: uint64(i)}, needs, force)
 				if err != nil {
 					t.Error(err)
 				}
@@ -68,7 +68,7 @@ func TestStores(t *testing.T) {
 			}
 			gone, leave := context.WithCancel(t.Context())
 			leave()
-			if back, _, ok, err := stores[0].Reserve(gone, []Need{{"gone/calls", 1, 1, time.Hour}}, false); !ok || err != nil {
+			if back, _, ok, err := stores[0].Reserve(gone, shareddb.Run{}, []Need{{"gone/calls", 1, 1, time.Hour}}, false); !ok || err != nil {
 				t.Errorf("of a client that is gone: %t, %v", ok, err)
 			} else {
 				back()
@@ -98,7 +98,7 @@ func TestSharedWindow(t *testing.T) {
 	p, a, b := newShared(t)
 	need := []Need{{"pay/calls", 1, 1, time.Minute}}
 	reserve := func(s SharedCounter) (ok bool) {
-		_, _, ok, err := s.Reserve(t.Context(), need, false)
+		_, _, ok, err := s.Reserve(t.Context(), shareddb.Run{}, need, false)
 		testkit.Must(t, err)
 		return ok
 	}
@@ -125,7 +125,7 @@ func TestSharedAway(t *testing.T) {
 		for range 20 {
 			wg.Go(func() {
 				began := time.Now()
-				_, _, ok, err := a.Reserve(t.Context(), need, false)
+				_, _, ok, err := a.Reserve(t.Context(), shareddb.Run{}, need, false)
 				if took := time.Since(began); ok != works || (err == nil) != works || took > 5*time.Second {
 					t.Errorf("%s: %t, %v after %s", state, ok, err, took)
 				}
@@ -137,11 +137,11 @@ func TestSharedAway(t *testing.T) {
 	p.SendSignal(syscall.SIGSTOP)
 	check("it hangs", false)
 	p.SendSignal(syscall.SIGCONT)
-	testkit.WaitFor(t, func() bool { _, _, ok, _ := a.Reserve(t.Context(), need, false); return ok })
+	testkit.WaitFor(t, func() bool { _, _, ok, _ := a.Reserve(t.Context(), shareddb.Run{}, need, false); return ok })
 	check("it goes on", true)
 	p.Stop()
 	check("it is stopped", false)
 	p.Start()
-	testkit.WaitFor(t, func() bool { _, _, ok, _ := a.Reserve(t.Context(), need, false); return ok })
+	testkit.WaitFor(t, func() bool { _, _, ok, _ := a.Reserve(t.Context(), shareddb.Run{}, need, false); return ok })
 	check("it is back", true)
 }

@@ -3,6 +3,7 @@ package egress
 import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 )
 
 // reservation holds the units that a request takes from the limits of its APIs.
@@ -21,7 +22,7 @@ func (x *exchange) reserveLimits() error {
 	if len(needs) == 0 {
 		return nil
 	}
-	back, wait, ok, err := x.conf.Budget.Reserve(x.ctx, needs, false)
+	back, wait, ok, err := x.conf.Budget.Reserve(x.ctx, x.countedRun(), needs, false)
 	if err != nil {
 		return x.deny(policy.Refuse(policy.CodeStateUnavailable, x.host, x.verdict.APIs))
 	}
@@ -34,6 +35,11 @@ func (x *exchange) reserveLimits() error {
 		return x.deny(x.limits.over)
 	}
 	return nil
+}
+
+// countedRun returns the run, or the MCP server, that sends the request.
+func (x *exchange) countedRun() shareddb.Run {
+	return shareddb.Run{ID: x.lease.Run, Generation: x.lease.Generation}
 }
 
 // askForRules asks a person about a request that a rule holds.
@@ -67,7 +73,8 @@ func (x *exchange) askForLimits() error {
 		return err
 	}
 	var err error
-	if x.limits.giveBack, _, _, err = x.conf.Budget.Reserve(x.ctx, x.limits.needs, true); err != nil {
+	x.limits.giveBack, _, _, err = x.conf.Budget.Reserve(x.ctx, x.countedRun(), x.limits.needs, true)
+	if err != nil {
 		return x.deny(policy.Refuse(policy.CodeStateUnavailable, x.host, x.verdict.APIs))
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -73,11 +74,11 @@ type brokenCounter struct {
 	asked, returned atomic.Int32
 }
 
-func (b *brokenCounter) Reserve(ctx context.Context, needs []budget.Need, force bool) (back func(), wait time.Duration, ok bool, err error) {
+func (b *brokenCounter) Reserve(ctx context.Context, by shareddb.Run, needs []budget.Need, force bool) (back func(), wait time.Duration, ok bool, err error) {
 	if b.asked.Add(1) > 1 {
 		return nil, 0, false, errors.New("the database is away")
 	}
-	giveBack, wait, ok, err := b.Counter.Reserve(ctx, needs, force)
+	giveBack, wait, ok, err := b.Counter.Reserve(ctx, by, needs, force)
 	return func() { b.returned.Add(1); giveBack() }, wait, ok, err
 }
 

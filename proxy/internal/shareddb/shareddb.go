@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/database"
@@ -22,6 +23,8 @@ const (
 	// Postgres ends a transaction of a proxy that hangs.
 	useTime  = 3 * time.Second
 	hangTime = 2 * time.Second
+	// maxOfRun is how many transactions of a run run at once. With two, one begins while the other one commits.
+	maxOfRun = 2
 	// checkTime bounds the check at the start.
 	checkTime = 5 * time.Second
 )
@@ -102,24 +105,77 @@ func TransactInTime(ctx context.Context, db *database.DB, do func(ctx context.Co
 	return database.HideAddress(db.Transact(ctx, func(tx *sql.Tx) error { return do(ctx, tx) }))
 }
 
-// Turns bounds how many transactions of one kind run at once, by its capacity: a flood of them must leave connections
-// for the other kinds. They run in the order in which they come.
-type Turns chan struct{}
+// Run identifies the run, or the lease of an MCP server, that causes a transaction.
+type Run struct {
+	ID         string
+	Generation uint64
+}
 
-// TransactInTurn waits for a turn and then calls TransactInTime. Both end within useTime together.
-func (t Turns) TransactInTurn(
-	ctx context.Context, db *database.DB, do func(ctx context.Context, tx *sql.Tx) error,
+// Turns bounds how many transactions of one kind run at once: a flood of them must leave connections for the other
+// kinds. A run has at most maxOfRun of them, so its flood delays another run by these only. It is safe for concurrent
+// use. Make one with NewTurns.
+type Turns struct {
+	all chan struct{} // holds one token per transaction
+
+	mu   sync.Mutex
+	runs map[Run]*runTurn // the runs whose transactions run or wait
+}
+
+// runTurn has the turns of one run. taken holds one token per transaction.
+type runTurn struct {
+	taken chan struct{}
+	users int
+}
+
+// NewTurns returns Turns for at most n transactions at once.
+func NewTurns(n int) *Turns {
+	return &Turns{all: make(chan struct{}, n), runs: map[Run]*runTurn{}}
+}
+
+// TransactInTurn waits for a turn and then calls TransactInTime. Both end within useTime together. The transactions of
+// one run begin in the order in which they come.
+func (t *Turns) TransactInTurn(
+	ctx context.Context, db *database.DB, by Run, do func(ctx context.Context, tx *sql.Tx) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, useTime)
 	defer cancel()
-	select {
-	case t <- struct{}{}:
-		defer func() { <-t }()
-		return TransactInTime(ctx, db, do)
-	case <-ctx.Done():
-		return ctx.Err()
+	own := t.joinRun(by)
+	defer t.leaveRun(by)
+	for _, turn := range []chan struct{}{own, t.all} {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return TransactInTime(ctx, db, do)
+}
+
+// joinRun returns the turns of a run. The caller must call leaveRun after its use.
+func (t *Turns) joinRun(by Run) chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.runs[by]
+	if r == nil {
+		r = &runTurn{taken: make(chan struct{}, maxOfRun)}
+		t.runs[by] = r
+	}
+	r.users++
+	//defence:database-turns instead make(chan struct{}, 1)
+	return r.taken
+}
+
+func (t *Turns) leaveRun(by Run) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.runs[by].users--; t.runs[by].users == 0 {
+		delete(t.runs, by)
 	}
 }
+
+// CountTaken returns how many transactions run.
+func (t *Turns) CountTaken() int { return len(t.all) }
 
 // DropExpired removes the expired rows. It skips locked rows, so it cannot end in a deadlock.
 func DropExpired(ctx context.Context, tx *sql.Tx) error {

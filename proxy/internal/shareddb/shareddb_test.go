@@ -1,10 +1,14 @@
 package shareddb
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,4 +143,43 @@ func TestOpenAway(t *testing.T) {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
 	testkit.Must(t, db.Close())
+}
+
+// countBeforeHonest floods a database with the transactions of one run, each of 20 ms, two at a time at most. It
+// returns how many of them end before the transaction of another run, which comes last.
+func countBeforeHonest(t *testing.T) (before int64) {
+	t.Helper()
+	p := testkit.NewPostgres(t)
+	db, err := database.OpenPostgres(secret.New(p.URL()), database.ProxySchema, time.Minute)
+	testkit.Must(t, err)
+	defer db.Close()
+	turns := NewTurns(2)
+	var ended atomic.Int64
+	transact := func(by Run) {
+		err := turns.TransactInTurn(t.Context(), db, by, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, `SELECT pg_sleep(0.02)`)
+			return err
+		})
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		ended.Add(1)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for range 64 { // as many requests as a run has in flight
+		all.Go(func() { transact(Run{ID: "flood"}) })
+	}
+	testkit.WaitFor(t, func() bool { return ended.Load() > 0 })
+	began := ended.Load()
+	transact(Run{ID: "honest"})
+	return ended.Load() - began
+}
+
+// TestTurns: a flood of one run delays another run by a few transactions.
+// Promise: tenant-shares, several-proxies
+func TestTurns(t *testing.T) {
+	if n := countBeforeHonest(t); n > 10 {
+		t.Errorf("%d transactions of the flood came first", n)
+	}
 }
