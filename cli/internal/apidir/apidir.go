@@ -41,6 +41,7 @@ type Entry struct {
 
 // Rule is a rule of config.json, see catalog.Rule.
 type Rule struct {
+	Tools   []string `json:"tools,omitempty"`
 	Methods []string `json:"methods,omitempty"`
 	Path    string   `json:"path,omitempty"`
 	GraphQL string   `json:"graphql,omitempty"`

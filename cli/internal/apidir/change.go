@@ -239,7 +239,7 @@ func BoundExample(text []byte, reads []string, ask bool) ([]byte, error) {
 	}
 	add := func(r Rule) { rules = append(rules, json.RawMessage(jsonfile.FormatCompact(r))) }
 	isOther := func(method string) bool { return !slices.Contains(reads, method) }
-	instead, hasRequests := "refuse", false
+	instead, hasRequests, hasTools := "refuse", false, false
 	if ask {
 		instead = "approve"
 	}
@@ -248,15 +248,18 @@ func BoundExample(text []byte, reads []string, ask bool) ([]byte, error) {
 		_ = json.Unmarshal(raw, &r) // AddExample reports the mistakes of an example
 		isRead := r.GraphQL == "query" || len(r.Methods) > 0 && !slices.ContainsFunc(r.Methods, isOther)
 		tools, _ := jsonfile.GetValue(raw, "tools") // see above
-		hasRequests = hasRequests || tools == nil
+		hasRequests, hasTools = hasRequests || tools == nil, hasTools || tools != nil
 		switch {
 		case r.Then == "allow" && !isRead && tools == nil:
 			continue
-		// A rule about tools stays: without one, all tools would be allowed.
+		// A rule about tools stays, with another decision.
 		case (r.Then == "allow" || r.Then == "approve") && !isRead:
 			raw, _ = jsonfile.SetValue(raw, instead, "then") // it is JSON
 		}
 		rules = append(rules, raw)
+	}
+	if server, _ := jsonfile.GetValue(text, "mcp"); server != nil && !hasTools {
+		add(Rule{Tools: []string{"*"}, Then: instead}) // without a rule about tools, all calls would be allowed
 	}
 	if !hasRequests {
 		add(Rule{Methods: reads, Then: "allow"})

@@ -139,6 +139,9 @@ func TestBoundExample(t *testing.T) {
 		{example, true, `{"restricted_methods":[],"rules":[` + refuse + "," + held + "," + read + "," + query + "," + ask + `,{"then":"approve"}]}`},
 		{`{"rules":[` + tool + `]}`, false, `{"rules":[{"tools":["get_*"],"then":"refuse"},{"methods":["GET","HEAD"],"then":"allow"}]}`},
 		{`{"rules":[` + tool + "," + write + `]}`, true, `{"rules":[{"tools":["get_*"],"then":"approve"},{"then":"approve"}]}`},
+		{`{"mcp":{"url":"https://a.test"}}`, false, `{"mcp":{"url":"https://a.test"},"rules":[{"tools":["*"],"then":"refuse"},{"methods":["GET","HEAD"],"then":"allow"}]}`},
+		{`{"mcp":{"url":"https://a.test"},"rules":[` + read + `]}`, true, `{"mcp":{"url":"https://a.test"},"rules":[` + read + `,{"tools":["*"],"then":"approve"},{"then":"approve"}]}`},
+		{`{"mcp":{"url":"https://a.test"},"rules":[` + tool + `]}`, false, `{"mcp":{"url":"https://a.test"},"rules":[{"tools":["get_*"],"then":"refuse"},{"methods":["GET","HEAD"],"then":"allow"}]}`},
 		{`{"restricted_methods":["POST"]}`, false, `{"restricted_methods":["POST"],"rules":[{"methods":["GET","HEAD"],"then":"allow"}]}`},
 	} {
 		text, err := apidir.BoundExample([]byte(c.text), []string{"GET", "HEAD"}, c.ask)
