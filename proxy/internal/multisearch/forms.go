@@ -142,7 +142,9 @@ func newBase64Form(value string, id, align int, enc *base64.Encoding) Pattern {
 	coded := enc.EncodeToString([]byte(strings.Repeat("\x00", align) + value))
 	bits := 8 * (align + len(value))
 	first, last := (8*align+5)/6, bits/6
-	p := Pattern{Text: coded[first:last], ID: id, Escaped: enc == base64.RawStdEncoding}
+	text := coded[first:last]
+	// Without - and _ the text is also one in the standard alphabet, whose pattern finds it escaped.
+	p := Pattern{Text: text, ID: id, Escaped: enc == base64.RawStdEncoding || strings.ContainsAny(text, "-_")}
 	if align > 0 {
 		p.left = edge{known: uint8(6*first - 8*align), bits: decodeSextet(coded[first-1])}
 	}

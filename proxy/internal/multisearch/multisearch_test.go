@@ -78,8 +78,8 @@ func TestForms(t *testing.T) {
 				if !strings.Contains(got, "<1>") || len(got) > 3+4*(n/3)+4*(n%5/3+1)+4 {
 					t.Errorf("base64 after %d bytes of %.20q: %.80q became %.80q", n, value, text, got)
 				}
-				for _, esc := range []string{"%2B", `\u002b`, "&#43;"} {
-					t2 := strings.ReplaceAll(strings.ReplaceAll(text, "+", esc), "/", `\/`)
+				for _, esc := range [][]string{{"%2B", "%2D", "%5F"}, {`\u002b`, `\u002D`, `\u005F`}, {"&#43;", "&#x2d;", "&lowbar;"}} {
+					t2 := strings.NewReplacer("+", esc[0], "-", esc[1], "_", esc[2], "/", `\/`).Replace(text)
 					if got := replaceAll(set, t2); !strings.Contains(got, "<1>") {
 						t.Errorf("base64 with escapes of %.20q: %.80q became %.80q", value, t2, got)
 					}
