@@ -20,8 +20,20 @@ import (
 	"unicode/utf8"
 )
 
+// ErrorKind is the kind of a mistake.
+type ErrorKind uint8
+
+// The kinds.
+const (
+	BadGrammar ErrorKind = iota
+	TooDeep
+	MoreText // after the value
+	BadLine  // with Scanner.Lines: several values on a line, or a line break in or before a value
+)
+
 // Error is a mistake at one position of a text.
 type Error struct {
+	Kind        ErrorKind
 	Offset      int // in bytes
 	Found, Want string
 	// Line counts lines and Column counts characters, both from 1. A Scanner leaves them 0.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -327,5 +328,139 @@ func TestListSpans(t *testing.T) {
 	_, _, first := s.Scan([]byte("1"))
 	if _, again := s.End(); first == nil || again == nil {
 		t.Errorf("after an error: %v, %v", first, again)
+	}
+}
+
+// TestSpecial: searching eight bytes at once finds the same first special byte as searching one by one.
+func TestSpecial(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
+	var text [19]byte
+	for range 200000 {
+		for i := range text {
+			text[i] = byte(rng.Uint32())
+			if rng.IntN(30) > 0 {
+				text[i] = "a~ !#'%:;&<=?@[]^_\x7f\x80\xff"[rng.IntN(21)]
+			}
+		}
+		from := rng.IntN(len(text) + 1)
+		want, ascii := from, true
+		for ; want < len(text) && text[want] >= ' ' && text[want] != '"' && text[want] != '\\'; want++ {
+			ascii = ascii && text[want] < utf8.RuneSelf
+		}
+		if end, isASCII := findSpecial(text[:], from); end != want || isASCII != ascii {
+			t.Fatalf("%q from %d: %d, %t, want %d, %t", text, from, end, isASCII, want, ascii)
+		}
+	}
+}
+
+// scanPieces scans a text in pieces of a size, and returns its events.
+func scanPieces(s Scanner, text string, size int) (events []ScanEvent, err error) {
+	for p := []byte(text); len(p) > 0; {
+		n, e, err := s.Scan(p[:min(size, len(p))])
+		if err != nil {
+			return events, err
+		}
+		if p = p[n:]; e != 0 {
+			events = append(events, e)
+		}
+	}
+	e, err := s.End()
+	if e != 0 {
+		events = append(events, e)
+	}
+	return events, err
+}
+
+// TestUnicode: a string is UTF-8 and escapes whole surrogate pairs, however it is split.
+func TestUnicode(t *testing.T) {
+	isValid := func(text string) bool {
+		_, whole := scanPieces(Scanner{Unicode: true}, `["`+text+`"]`, len(text)+4)
+		for size := 1; size < 5; size++ {
+			if _, err := scanPieces(Scanner{Unicode: true, Quiet: ^ScanEvent(0)}, `["`+text+`"]`, size); (err == nil) != (whole == nil) {
+				t.Fatalf("%q: %v, but %v in pieces of %d", text, whole, err, size)
+			}
+		}
+		return whole == nil
+	}
+	for r := rune(0x80); r <= utf8.MaxRune; r++ {
+		if text := string(r); text != "\ufffd" && !isValid(text+"x"+text) {
+			t.Fatalf("%U is not valid", r)
+		}
+	}
+	for a := ' '; a < 256; a++ {
+		for b := ' '; b < 256; b++ {
+			for _, rest := range []string{"", "\x80", "\xbf", "\xc0", "\x80\x80", "\x80x"} {
+				text := string([]byte{byte(a), byte(b)}) + rest
+				if !strings.ContainsAny(text, `"\`) && isValid(text) != utf8.ValidString(text) {
+					t.Fatalf("%q is valid: %t", text, isValid(text))
+				}
+			}
+		}
+	}
+	for text, want := range map[string]bool{
+		`\ud83d\ude00`: true, `\ud83d`: false, `\ude00`: false, `\ud83dx`: false, `\ud83d\n`: false, `\ud83d\ud83d\ude00`: false, "\xc3\\n": false,
+		"\\ud83d\xf0\x9f\x98\x80": false, `\ud83d\u0041`: false, "\xf0\x9f\x98": false, `\u00e9\u00e8`: true, `\uD83D\uDE00x`: true,
+	} {
+		if isValid(text) != want {
+			t.Errorf("%s is valid: %t", text, !want)
+		}
+	}
+	s := Scanner{Unicode: true, MaxText: 20}
+	if _, _, err := s.Scan([]byte(`"`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Scan([]byte(`\ud83d\ude00é"`)); err != nil || string(s.Text()) != "\U0001f600é" {
+		t.Errorf("%q, %v", s.Text(), err)
+	}
+}
+
+// TestLines: which texts have one value on each line, and where a line ends.
+func TestLines(t *testing.T) {
+	for text, want := range map[string]int{
+		"": 0, "\n": 0, "{}\n{}": 1, "{}\r\n[]\n": 2, "1\n2\n": 2, "\"a\"\n\n\"b\"": 1, "true": 0, "{} \n": 1,
+		"{} {}": -1, "{}{}": -1, "{\n}": -1, "{\r}": -1, "1 2": -1, "\r{}": -1, "{}\r{}": -1, "{} x": -1, "[1]]": -1, "{": -1, "\x1e{}": -1, "1\n,": -1,
+	} {
+		for size := 1; size < 8; size++ {
+			events, err := scanPieces(Scanner{Lines: true, Quiet: ^EndLine}, text, size)
+			if (err == nil) != (want >= 0) || err == nil && len(events) != want {
+				t.Errorf("%q in pieces of %d: %d lines, %v", text, size, len(events), err)
+			}
+		}
+	}
+	for text, kind := range map[string]ErrorKind{"[[[]]]": TooDeep, "[] 1": MoreText, "[1": BadGrammar, "[1,]": BadGrammar, "\"\n\"": BadGrammar} {
+		var e *Error
+		if _, err := scanPieces(Scanner{MaxDepth: 2}, text, 1); !errors.As(err, &e) || e.Kind != kind {
+			t.Errorf("%q: %v, kind %d", text, err, e.Kind)
+		}
+	}
+}
+
+// TestKeys: Scan returns only the keys that may matter. A muted object or list has no other events.
+func TestKeys(t *testing.T) {
+	const text = `{"ab":{"x":1},"b":[{"a":[true]}],"":"s","\u0061":0,"é":null,"c":{}}`
+	for size := 1; size < len(text)+1; size++ {
+		s := Scanner{MaxText: 8, Quiet: BeginKey | BeginString | EndString | BeginNumber | EndNumber | BeginWord | EndWord, Keys: new([256]bool)}
+		s.Keys['a'] = true
+		var keys, other []string
+		for p := []byte(text); len(p) > 0; {
+			n, e, err := s.Scan(p[:min(size, len(p))])
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch p = p[n:]; {
+			case e == EndKey && (s.Keys[text[s.KeyOffset()+1]] || strings.ContainsAny(string(s.Text()), "aé")):
+				keys = append(keys, string(s.Text()))
+			case e != 0 && e != EndKey:
+				if other = append(other, fmt.Sprint(e, s.Depth())); s.Depth() == 2 {
+					s.Mute()
+				}
+			}
+			if s.IsMuted() != (s.Depth() > 1) {
+				t.Fatalf("muted is %t before %s", s.IsMuted(), p)
+			}
+		}
+		if got, want := fmt.Sprintf("%q %q", keys, other), `["ab" "a" "a" "é"] ["1 1" "1 2" "4 2" "1 2" "2 0"]`; got != want {
+			t.Errorf("in pieces of %d: %s, want %s", size, got, want)
+		}
 	}
 }

@@ -1,9 +1,10 @@
 package jsonread
 
 import (
-	"cmp"
+	"encoding/binary"
 	"fmt"
-	"strings"
+	"math/bits"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -24,6 +25,9 @@ const (
 	BeginWord
 	EndNumber
 	EndWord // true, false or null
+	EndLine // the line feed after a value, with Scanner.Lines
+
+	failed // Scanner.err is set
 )
 
 // Scanner follows JSON (RFC 8259), with one byte of memory per level of nesting. A text may come in pieces of any size,
@@ -33,20 +37,37 @@ type Scanner struct {
 	MaxDepth int
 	// MaxText is how many decoded bytes of a string Text returns.
 	MaxText int
+	// Quiet are the events that Scan does not return.
+	Quiet ScanEvent
+	// Keys, if not nil, has the first bytes of the keys for which Scan returns EndKey. Scan always returns the EndKey of a
+	// key with escapes or characters other than ASCII, and of a key in several pieces.
+	Keys *[256]bool
+	// Unicode rejects strings that are not UTF-8, or that escape half a surrogate pair.
+	Unicode bool
+	// Lines allows one value on each line. A value may not contain a line break.
+	Lines bool
 	// Many allows further objects and lists after the first, and record separators around them (RFC 7464).
 	Many bool
 
-	offset int    // the number of bytes taken
-	line   int    // the number of line feeds taken
-	comma  int    // the offset of the last comma
-	open   []bool // the objects (true) and lists around the next byte
+	quiet  ScanEvent // Quiet, or more
+	muted  int       // the depth at which Mute was called, or 0
+	offset int       // the number of bytes taken before the current Scan
+	line   int       // the number of line feeds taken
+	comma  int       // the offset of the last comma
+	open   []bool    // the objects (true) and lists around the next byte
 	state  scanState
-	isKey  bool   // whether the string is a key
-	word   string // the rest of a word
-	left   int    // the number of digits that an escape still needs
-	char   rune   // the last escape, as far as it was read
-	text   []byte // the decoded string, at most MaxText bytes
-	nested bool   // an object or a list has ended
+	outer  scanState // the state after a value at this depth
+	isKey  bool      // whether the string is a key
+	nested bool      // an object or a list has ended
+	word   string    // the rest of a word
+	begin  int       // the offset of the current string's first character
+	key    int       // the offset of the last key
+	left   int       // the number of digits that an escape still needs
+	char   rune      // the last escape, as far as it was read
+	high   rune      // an escaped high surrogate without its low one
+	part   []byte    // an incomplete character of a string
+	text   []byte    // the decoded string, at most MaxText bytes
+	copied []byte    // the memory of text, unless text is a part of a piece
 	err    *Error
 }
 
@@ -62,19 +83,20 @@ const (
 	wantMember            // or the end of an object
 	wantKey               // after a comma in an object
 	wantColon
-	wantComma // or the end of what is open
-	wantEnd   // of the text
+	afterItem   // a comma, or the end of the list
+	afterMember // a comma, or the end of the object
+	wantEnd     // of the text
 	inString
 	inEscape
 	inHex
 	inWord
 	inMinus
-	inZero
-	inInteger
 	inPoint
-	inFraction
 	inExponent
 	inSign
+	inZero // the number may end here, and in the states below
+	inInteger
+	inFraction
 	inPower
 )
 
@@ -87,99 +109,137 @@ func (s *Scanner) Offset() int { return s.offset }
 // Depth returns the number of open objects and lists.
 func (s *Scanner) Depth() int { return len(s.open) }
 
-// Text returns the beginning of the current or last string, decoded. It is valid until the next call of Scan.
+// Text returns the beginning of the last string, decoded. It is valid until the next call of Scan, and while the last
+// piece does not change. If EndString is quiet, it returns only keys.
 func (s *Scanner) Text() []byte { return s.text }
 
+// IsInText reports whether the next byte belongs to a string, outside escapes.
+func (s *Scanner) IsInText() bool { return s.state == inString }
+
+// IsInEscape reports whether the next byte belongs to an escape. After an error it reports whether the wrong byte does.
+func (s *Scanner) IsInEscape() bool { return s.state == inEscape || s.state == inHex }
+
+// Escaped returns the character of the last escape, or half of a surrogate pair.
+func (s *Scanner) Escaped() rune { return s.char }
+
+// IsInKey reports whether the current or last string is a key.
+func (s *Scanner) IsInKey() bool { return s.isKey }
+
+// StringOffset returns the offset after the quote that began the current or last string.
+func (s *Scanner) StringOffset() int { return s.begin }
+
+// KeyOffset returns the offset of the current or last key, which may be quiet.
+func (s *Scanner) KeyOffset() int { return s.key }
+
+// Mute makes all events quiet except EndKey, until the end of the innermost open object or list, which is quiet too.
+func (s *Scanner) Mute() { s.muted, s.quiet = len(s.open), (s.Quiet|^EndKey)&^failed }
+
+// IsMuted reports whether Mute has an effect.
+func (s *Scanner) IsMuted() bool { return s.muted > 0 }
+
 // Scan takes the bytes of p up to the first one with an event, and returns their number. EndNumber may take no byte. An
-// error is about the byte after them. After an error Scan returns only that error.
+// error is about the byte after them, or about the run of characters in a string that begins there. After an error Scan
+// returns only that error.
 func (s *Scanner) Scan(p []byte) (n int, e ScanEvent, err error) {
 	// The state after an error is undefined.
 	if s.err != nil {
 		return 0, 0, s.err
 	}
-	for n < len(p) && e == 0 && s.err == nil {
-		taken, c := 1, p[n]
-		switch {
-		case s.state == inString && c != '\\':
-			taken, e = s.takeText(p[n:])
-		case c == ' ' && s.state < inString:
-		case c < ' ' && s.state < inString:
-			s.stepBlank(c)
-		default:
-			taken, e = s.stepByte(c, p[n:])
-		}
-		n += taken
-		s.offset += taken
+	if len(s.open) == 0 {
+		s.outer = wantEnd
 	}
-	if s.err != nil {
+	if s.muted == 0 {
+		s.quiet = s.Quiet &^ failed
+	}
+	for n < len(p) && e == 0 {
+		switch c := p[n]; s.state {
+		case inString:
+			n, e = s.takeText(p, n)
+		case wantMember, wantKey:
+			switch {
+			case c == '"':
+				n, e = s.takeKey(p, n)
+			case c == '}' && s.state == wantMember:
+				n, e = s.closeNesting(n, EndObject)
+			default:
+				n, e = s.takeBlank(p, n)
+			}
+		case wantColon:
+			if c == ':' {
+				s.state = wantValue
+				if n++; n < len(p) && p[n] == ' ' {
+					n++
+				}
+			} else {
+				n, e = s.takeBlank(p, n)
+			}
+		case afterMember:
+			switch c {
+			case ',':
+				s.comma, s.state = s.offset+n, wantKey
+				if n++; n < len(p) && p[n] == '"' {
+					n, e = s.takeKey(p, n)
+				}
+			case '}':
+				n, e = s.closeNesting(n, EndObject)
+			default:
+				n, e = s.takeBlank(p, n)
+			}
+		case afterItem:
+			switch c {
+			case ',':
+				s.comma, s.state = s.offset+n, wantAnother
+				n++
+			case ']':
+				n, e = s.closeNesting(n, EndList)
+			default:
+				n, e = s.takeBlank(p, n)
+			}
+		case wantValue, wantItem, wantAnother:
+			n, e = s.takeValue(p, n)
+		case wantEnd:
+			// A string at the top is never followed by a value: some parsers would read it as the name of the value.
+			if s.Many && s.nested && (c == '{' || c == '[') {
+				n, e = s.takeValue(p, n)
+			} else {
+				n, e = s.takeBlank(p, n)
+			}
+		case inEscape, inHex:
+			n, e = s.takeEscape(c, n)
+		case inWord:
+			n, e = s.takeWord(p, n)
+		default:
+			n, e = s.takeNumber(p, n)
+		}
+		e &^= s.quiet
+	}
+	s.offset += n
+	if e == failed {
 		return n, 0, s.err
 	}
 	return n, e, nil
 }
 
-// stepByte takes the byte c, or more bytes of the text p that begins with it.
-func (s *Scanner) stepByte(c byte, p []byte) (taken int, e ScanEvent) {
-	switch s.state {
-	case wantValue, wantAnother:
-		return 1, s.beginValue(c)
-	case wantItem:
-		if c == ']' {
-			return 1, s.closeNesting(EndList)
-		}
-		return 1, s.beginValue(c)
-	case wantKey, wantMember:
-		if c == '"' {
-			s.beginString(true)
-			return 1, BeginKey
-		}
-		if c == '}' && s.state == wantMember {
-			return 1, s.closeNesting(EndObject)
-		}
-	case wantColon:
-		if c == ':' {
-			s.state = wantValue
-			return 1, 0
-		}
-	case wantComma:
-		switch isObject := s.open[len(s.open)-1]; {
-		case c == ',' && isObject:
-			s.comma, s.state = s.offset, wantKey
-			return 1, 0
-		case c == ',':
-			s.comma, s.state = s.offset, wantAnother
-			return 1, 0
-		case c == '}' && isObject:
-			return 1, s.closeNesting(EndObject)
-		case c == ']' && !isObject:
-			return 1, s.closeNesting(EndList)
-		}
-	case wantEnd:
-		// A string at the top is never followed by a value: some parsers would read it as the name of the value.
-		if s.Many && s.nested && (c == '{' || c == '[') {
-			return 1, s.beginValue(c)
-		}
-	case inWord:
-		return s.takeWord(p)
-	case inString, inEscape, inHex:
-		s.stepString(c)
-		return 1, 0
-	default:
-		return s.takeNumber(p)
-	}
-	s.failOnByte(c)
-	return 0, 0
-}
-
-// stepBlank takes a control character outside strings.
-func (s *Scanner) stepBlank(c byte) {
+// takeBlank takes white space outside strings. Any other byte is a mistake.
+func (s *Scanner) takeBlank(p []byte, n int) (int, ScanEvent) {
+	c, isTop := p[n], len(s.open) == 0
 	switch {
-	case c == '\t':
-	case c == 0x1e && s.Many && len(s.open) == 0 && (s.state == wantValue || s.state == wantEnd):
+	case c == ' ' || c == '\t':
+	case c == 0x1e && s.Many && isTop && (s.state == wantValue || s.state == wantEnd):
 	case c != '\n' && c != '\r':
-		s.failOnByte(c)
+		return s.failOnByte(c, n)
+	// A line break inside or before a value would end the value for a reader of lines.
+	case s.Lines && (!isTop || c == '\r' && s.state == wantValue):
+		return s.failAt(n, BadLine, "a line break", "one value on each line")
 	case c == '\n':
-		s.line++
+		if s.line++; s.Lines && s.state == wantEnd {
+			s.state = wantValue
+			return n + 1, EndLine
+		}
 	}
+	for n++; n < len(p) && p[n] == ' '; n++ { // usually an indentation
+	}
+	return n, 0
 }
 
 // End reports the end of the text.
@@ -188,112 +248,200 @@ func (s *Scanner) End() (ScanEvent, error) {
 		return 0, s.err
 	}
 	e := ScanEvent(0)
-	if s.canEndNumber() {
+	if s.state >= inZero {
 		e = EndNumber
-		s.state = s.stateAfterValue()
+		s.state = s.outer
 	}
+	canBeEmpty := (s.Many || s.Lines) && len(s.open) == 0
 	// A string, a literal, an object or a list is not complete.
-	if s.state != wantEnd && (!s.Many || s.state != wantValue || len(s.open) > 0) {
-		s.failAt("the end of the file", "the quotes, brackets and braces closed")
+	if s.state != wantEnd && (s.state != wantValue || !canBeEmpty) {
+		s.failAt(0, BadGrammar, "the end of the file", "the quotes, brackets and braces closed")
 		return 0, s.err
 	}
 	return e, nil
 }
 
-func (s *Scanner) beginString(isKey bool) {
-	s.state, s.isKey, s.text = inString, isKey, s.text[:0]
+// takeKey takes the quote before a key, or a whole key.
+func (s *Scanner) takeKey(p []byte, n int) (int, ScanEvent) {
+	s.isKey, s.key = true, s.offset+n
+	end, isASCII := findSpecial(p, n+1)
+	if !isASCII || end == len(p) || p[end] != '"' || s.quiet&BeginKey == 0 {
+		return s.beginString(n), BeginKey
+	}
+	if s.state = wantColon; s.Keys != nil && !s.Keys[p[n+1]] {
+		if end++; end < len(p) && p[end] == ':' { // saves the return to Scan
+			s.state = wantValue
+			end++
+		}
+		return end, 0
+	}
+	s.text = p[n+1 : min(end, n+1+s.MaxText)]
+	return end + 1, EndKey
 }
 
-// takeText takes bytes of a string up to the next backslash, or with the quote at its end, and returns their number.
-func (s *Scanner) takeText(p []byte) (n int, e ScanEvent) {
-	for n < len(p) && p[n] != '"' && p[n] != '\\' && p[n] >= ' ' {
-		n++
-	}
-	s.keepText(p[:n]...)
-	switch {
-	case n == len(p) || p[n] == '\\':
-	case p[n] != '"': // a control character
-		s.failInString()
-		s.err.Offset += n
-	case s.isKey:
-		s.state = wantColon
-		return n + 1, EndKey
-	default:
-		s.state = s.stateAfterValue()
-		return n + 1, EndString
-	}
-	return n, 0
+func (s *Scanner) beginString(n int) int {
+	s.state, s.begin, s.copied = inString, s.offset+n+1, s.copied[:0]
+	return n + 1
 }
+
+// takeText takes bytes of a string, up to the quote at its end.
+func (s *Scanner) takeText(p []byte, n int) (int, ScanEvent) {
+	end, isASCII := findSpecial(p, n)
+	if s.Unicode && (!isASCII || len(s.part) > 0 || s.high != 0) && !s.checkUnicode(p, n, end) {
+		return s.failInString(n)
+	}
+	if s.keepsText() {
+		// A string in one piece needs no copy.
+		if end < len(p) && p[end] == '"' && s.begin == s.offset+n {
+			s.text = p[n:min(end, n+s.MaxText)]
+		} else {
+			s.keepText(p[n:end])
+		}
+	}
+	switch {
+	case end == len(p):
+		return end, 0
+	case p[end] == '"' && s.isKey:
+		s.state = wantColon
+		return end + 1, EndKey
+	case p[end] == '"':
+		s.state = s.outer
+		return end + 1, EndString
+	case p[end] != '\\': // a control character
+		return s.failInString(end)
+	}
+	s.state = inEscape
+	if end++; end == len(p) {
+		return end, 0
+	}
+	return s.takeEscape(p[end], end)
+}
+
+// keepsText reports whether the caller may want the text of the current string.
+func (s *Scanner) keepsText() bool { return s.isKey || s.Quiet&EndString == 0 }
 
 // keepText keeps decoded bytes of a string for Text.
-func (s *Scanner) keepText(p ...byte) {
-	s.text = append(s.text, p[:min(len(p), s.MaxText-len(s.text))]...)
+func (s *Scanner) keepText(p []byte) {
+	s.copied = append(s.copied, p[:min(len(p), s.MaxText-len(s.copied))]...)
+	s.text = s.copied
 }
 
-// takeWord takes bytes of true, false or null.
-func (s *Scanner) takeWord(p []byte) (n int, e ScanEvent) {
-	for n < len(p) && s.word != "" && p[n] == s.word[0] {
-		s.word = s.word[1:]
-		n++
+// findSpecial returns the position of the first quote, backslash or control character from p[n] on, or the length of p.
+// isASCII tells whether all bytes before it are ASCII.
+func findSpecial(p []byte, n int) (end int, isASCII bool) {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	seen := uint64(0)
+	for ; n+8 <= len(p); n += 8 {
+		x := binary.LittleEndian.Uint64(p[n:])
+		// The high bit of the first special byte of eight becomes set, and perhaps that of a later byte: a subtraction
+		// borrows from the next byte only if its result is negative.
+		special := ((x - ones*' ') | (x ^ ones*'"' - ones) | (x ^ ones*'\\' - ones)) &^ x & high
+		if special != 0 {
+			bit := bits.TrailingZeros64(special)
+			return n + bit/8, (seen|x&(1<<bit-1))&high == 0
+		}
+		seen |= x
 	}
+	for ; n < len(p) && p[n] >= ' ' && p[n] != '"' && p[n] != '\\'; n++ {
+		seen |= uint64(p[n])
+	}
+	return n, seen&high == 0
+}
+
+// checkUnicode reports whether p[n:end] continues a string of whole characters.
+func (s *Scanner) checkUnicode(p []byte, n, end int) bool {
+	text, isCut := p[n:end], end == len(p)
+	// Only an escaped low surrogate completes an escaped high one (RFC 8259, section 7).
+	if s.high != 0 && (n < end || p[end] != '\\') {
+		return false
+	}
+	for len(s.part) > 0 && len(text) > 0 {
+		s.part, text = append(s.part, text[0]), text[1:]
+		switch {
+		case !utf8.FullRune(s.part):
+		case !utf8.Valid(s.part):
+			return false
+		default:
+			s.part = s.part[:0]
+		}
+	}
+	for i := max(0, len(text)-utf8.UTFMax); isCut && i < len(text); i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			s.part, text = append(s.part, text[i:]...), text[:i]
+		}
+	}
+	return utf8.Valid(text) && (isCut || len(s.part) == 0)
+}
+
+// unescaped has the characters of the escapes of two bytes, by their second byte.
+var unescaped = [256]byte{
+	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+// takeEscape takes a byte after a backslash.
+func (s *Scanner) takeEscape(c byte, n int) (int, ScanEvent) {
+	const hexDigits = 4
 	switch {
-	case s.word == "":
-		s.state = s.stateAfterValue()
-		return n, EndWord
-	case n < len(p):
-		s.failOnByte(p[n])
-		s.err.Offset += n
-	}
-	return n, 0
-}
-
-func (s *Scanner) failAt(found, want string) ScanEvent {
-	s.err = &Error{Offset: s.offset, Found: found, Want: want}
-	return 0
-}
-
-func (s *Scanner) stateAfterValue() scanState {
-	if len(s.open) == 0 {
-		return wantEnd
-	}
-	return wantComma
-}
-
-// canEndNumber reports whether the current number is complete.
-func (s *Scanner) canEndNumber() bool {
-	return s.state == inZero || s.state == inInteger || s.state == inFraction || s.state == inPower
-}
-
-// stepString takes a backslash, or a byte of an escape.
-func (s *Scanner) stepString(c byte) {
-	const hex, letters = 4, `"\/bfnrt`
-	switch {
-	case s.state == inString: // the backslash
-		s.state = inEscape
-	case s.state == inEscape && c == 'u':
-		s.state, s.left, s.char = inHex, hex, 0
-	case s.state == inEscape && strings.IndexByte(letters, c) >= 0:
-		s.keepText("\"\\/\b\f\n\r\t"[strings.IndexByte(letters, c)])
-		s.state = inString
 	case s.state == inHex && isHex(c):
 		digit := c - '0'
 		if !isDigit(c) {
 			digit = c | 0x20 - 'a' + 10
 		}
-		s.char = s.char<<4 | rune(digit)
-		if s.left--; s.left == 0 {
-			// Half a surrogate pair becomes U+FFFD.
-			s.keepText(utf8.AppendRune(nil, s.char)...)
-			s.state = inString
+		if s.char, s.left = s.char<<4|rune(digit), s.left-1; s.left > 0 {
+			return n + 1, 0
 		}
+	case s.state == inEscape && c == 'u':
+		s.state, s.left, s.char = inHex, hexDigits, 0
+		return n + 1, 0
+	case s.state == inEscape && unescaped[c] != 0:
+		s.char = rune(unescaped[c])
 	default:
-		s.failInString()
+		return s.failInString(n)
 	}
+	if !s.endEscape() {
+		return s.failInString(n)
+	}
+	s.state = inString
+	return n + 1, 0
 }
 
-func (s *Scanner) failInString() ScanEvent {
-	return s.failAt("a string that is not closed on its line, or has a bad escape",
-		`a string like "text", with \\ for a backslash`)
+// endEscape takes the character of an escape. Without Unicode, half a surrogate pair becomes U+FFFD.
+func (s *Scanner) endEscape() bool {
+	r, high := s.char, s.high
+	if s.high = 0; s.Unicode {
+		switch {
+		case high != 0:
+			r = utf16.DecodeRune(high, r)
+		case 0xD800 <= r && r < 0xDC00:
+			s.high = r
+			return true
+		case utf16.IsSurrogate(r):
+			return false
+		}
+		if high != 0 && r == utf8.RuneError {
+			return false
+		}
+	}
+	if s.keepsText() {
+		var b [utf8.UTFMax]byte
+		s.keepText(b[:utf8.EncodeRune(b[:], r)])
+	}
+	return true
+}
+
+// takeWord takes bytes of true, false or null.
+func (s *Scanner) takeWord(p []byte, n int) (int, ScanEvent) {
+	for n < len(p) && s.word != "" {
+		if p[n] != s.word[0] {
+			return s.failOnByte(p[n], n)
+		}
+		n, s.word = n+1, s.word[1:]
+	}
+	if s.word != "" {
+		return n, 0
+	}
+	s.state = s.outer
+	return n, EndWord
 }
 
 func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
@@ -301,124 +449,150 @@ func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // takeNumber takes bytes of a number. It does not take the byte after it.
-func (s *Scanner) takeNumber(p []byte) (n int, e ScanEvent) {
+func (s *Scanner) takeNumber(p []byte, n int) (int, ScanEvent) {
 	for ; n < len(p); n++ {
-		if s.state == inInteger && isDigit(p[n]) {
+		c := p[n]
+		if isDigit(c) && s.state != inZero {
+			switch s.state {
+			case inInteger, inFraction, inPower:
+			case inMinus:
+				if s.state = inInteger; c == '0' {
+					s.state = inZero
+				}
+			case inPoint:
+				s.state = inFraction
+			default:
+				s.state = inPower
+			}
 			continue
 		}
-		next, ok := s.nextInNumber(p[n])
 		switch {
-		case ok:
-			s.state = next
-			continue
-		case s.canEndNumber():
-			s.state = s.stateAfterValue()
+		case c == '.' && (s.state == inZero || s.state == inInteger):
+			s.state = inPoint
+		case c|0x20 == 'e' && s.state >= inZero && s.state != inPower:
+			s.state = inExponent
+		case (c == '+' || c == '-') && s.state == inExponent:
+			s.state = inSign
+		case s.state >= inZero:
+			s.state = s.outer
 			return n, EndNumber
+		default:
+			return s.failOnByte(c, n)
 		}
-		s.failOnByte(p[n])
-		s.err.Offset += n
-		return n, 0
 	}
 	return n, 0
 }
 
-// nextInNumber returns the state after another byte of the current number. It returns false if the byte does not belong
-// to the number.
-func (s *Scanner) nextInNumber(c byte) (scanState, bool) {
-	switch s.state {
-	case inMinus:
-		if c == '0' {
-			return inZero, true
+// takeValue takes the first byte of a value, or more of it if its beginning is a quiet event.
+func (s *Scanner) takeValue(p []byte, n int) (int, ScanEvent) {
+	switch c := p[n]; {
+	case c == '"':
+		s.isKey = false
+		end, isASCII := findSpecial(p, n+1)
+		if !isASCII || end == len(p) || p[end] != '"' || s.quiet&BeginString == 0 {
+			return s.beginString(n), BeginString
 		}
-		return inInteger, isDigit(c)
-	case inPoint, inFraction:
-		if s.state == inFraction && c|0x20 == 'e' {
-			return inExponent, true
+		if s.state = s.outer; s.quiet&EndString == 0 {
+			s.text = p[n+1 : min(end, n+1+s.MaxText)]
 		}
-		return inFraction, isDigit(c)
-	case inExponent:
-		if c == '+' || c == '-' {
-			return inSign, true
+		return end + 1, EndString
+	case isDigit(c) || c == '-':
+		switch s.state = inInteger; c {
+		case '0':
+			s.state = inZero
+		case '-':
+			s.state = inMinus
 		}
-		return inPower, isDigit(c)
-	case inSign, inPower:
-		return inPower, isDigit(c)
-	}
-	switch { // inZero or inInteger
-	case c == '.':
-		return inPoint, true
-	case c|0x20 == 'e':
-		return inExponent, true
-	}
-	return inInteger, s.state == inInteger && isDigit(c)
-}
-
-// beginValue takes the first byte of a value.
-func (s *Scanner) beginValue(c byte) ScanEvent {
-	switch c {
-	case '{':
-		return s.openNesting(true, wantMember, BeginObject)
-	case '[':
-		return s.openNesting(false, wantItem, BeginList)
-	case '"':
-		s.beginString(false)
-		return BeginString
-	case '-':
-		s.state = inMinus
-		return BeginNumber
-	case '0':
-		s.state = inZero
-		return BeginNumber
-	}
-	if isDigit(c) {
-		s.state = inInteger
-		return BeginNumber
-	}
+		if s.quiet&BeginNumber == 0 {
+			return n + 1, BeginNumber
+		}
+		return s.takeNumber(p, n+1)
+	case c == '{':
+		return s.openNesting(n, true, wantMember, BeginObject)
+	case c == '[':
+		return s.openNesting(n, false, wantItem, BeginList)
+	case c == ']' && s.state == wantItem:
+		return s.closeNesting(n, EndList)
 	// Other words, such as NaN, are not in RFC 8259.
-	for _, word := range [...]string{"true", "false", "null"} {
-		if c == word[0] {
-			s.state, s.word = inWord, word[1:]
-			return BeginWord
-		}
+	case c == 't':
+		s.word = "true"[1:]
+	case c == 'f':
+		s.word = "false"[1:]
+	case c == 'n':
+		s.word = "null"[1:]
+	default:
+		return s.takeBlank(p, n)
 	}
-	return s.failOnByte(c)
+	if s.state = inWord; s.quiet&BeginWord == 0 {
+		return n + 1, BeginWord
+	}
+	return s.takeWord(p, n+1)
 }
 
-func (s *Scanner) openNesting(isObject bool, want scanState, e ScanEvent) ScanEvent {
+func (s *Scanner) openNesting(n int, isObject bool, want scanState, e ScanEvent) (int, ScanEvent) {
 	// A deep text could otherwise exhaust the memory of open.
-	if most := cmp.Or(s.MaxDepth, DefaultDepth); len(s.open) >= most {
-		return s.failAt("values in values", fmt.Sprintf("at most %d levels", most))
+	if s.MaxDepth == 0 {
+		s.MaxDepth = DefaultDepth
+	}
+	if len(s.open) >= s.MaxDepth {
+		return s.failAt(n, TooDeep, "values in values", fmt.Sprintf("at most %d levels", s.MaxDepth))
+	}
+	if s.outer = afterItem; isObject {
+		s.outer = afterMember
 	}
 	s.open, s.state = append(s.open, isObject), want
-	return e
+	return n + 1, e
 }
 
-func (s *Scanner) closeNesting(e ScanEvent) ScanEvent {
-	s.open = s.open[:len(s.open)-1]
-	s.state, s.nested = s.stateAfterValue(), true
-	return e
+func (s *Scanner) closeNesting(n int, e ScanEvent) (int, ScanEvent) {
+	if s.open = s.open[:len(s.open)-1]; len(s.open) < s.muted {
+		s.muted, s.quiet, e = 0, s.Quiet&^failed, 0
+	}
+	switch n := len(s.open); {
+	case n == 0:
+		s.outer = wantEnd
+	case s.open[n-1]:
+		s.outer = afterMember
+	default:
+		s.outer = afterItem
+	}
+	s.state, s.nested = s.outer, true
+	return n + 1, e
+}
+
+// failAt fails at the byte p[n] of the current Scan.
+func (s *Scanner) failAt(n int, kind ErrorKind, found, want string) (int, ScanEvent) {
+	s.err = &Error{Kind: kind, Offset: s.offset + n, Found: found, Want: want}
+	return n, failed
+}
+
+func (s *Scanner) failInString(n int) (int, ScanEvent) {
+	return s.failAt(n, BadGrammar, "a string that is not closed on its line, or has a bad escape",
+		`a string like "text", with \\ for a backslash`)
 }
 
 // failOnByte fails with the most likely mistake for a byte that is not allowed here.
-func (s *Scanner) failOnByte(c byte) ScanEvent {
+func (s *Scanner) failOnByte(c byte, n int) (int, ScanEvent) {
+	found, want := "something that is not a JSON value", "a string in double quotes, a list, an object, true or false"
 	switch {
+	case s.state == wantEnd && s.Lines:
+		return s.failAt(n, BadLine, "more text after the value", "one value on each line")
 	case s.state == wantEnd:
-		return s.failAt("more text after the object", "only one object")
+		return s.failAt(n, MoreText, "more text after the object", "only one object")
 	case s.state == wantKey && c == '}', s.state == wantAnother && c == ']':
-		s.failAt("a trailing comma", "no comma after the last entry")
 		// Report the comma, not the bracket after it.
-		s.err.Offset = s.comma
-		return 0
+		s.failAt(s.comma-s.offset, BadGrammar, "a trailing comma", "no comma after the last entry")
+		return n, failed
 	case c == '/' || c == '#':
-		return s.failAt("a comment", "JSON, which has no comments")
+		found, want = "a comment", "JSON, which has no comments"
 	case c == '\'':
-		return s.failAt("a single quote", "strings in double quotes")
-	case s.state == wantComma:
-		return s.failAt("an entry without a comma before it", "entries separated by commas")
+		found, want = "a single quote", "strings in double quotes"
+	case s.state == afterItem || s.state == afterMember:
+		found, want = "an entry without a comma before it", "entries separated by commas"
 	case s.state == wantColon:
-		return s.failAt("a key without a colon after it", `"key": value`)
+		found, want = "a key without a colon after it", `"key": value`
 	case s.state == wantKey || s.state == wantMember:
-		return s.failAt("a key that is not in double quotes", `"key": value`)
+		found, want = "a key that is not in double quotes", `"key": value`
 	}
-	return s.failAt("something that is not a JSON value", "a string in double quotes, a list, an object, true or false")
+	return s.failAt(n, BadGrammar, found, want)
 }
