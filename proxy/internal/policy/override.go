@@ -63,10 +63,10 @@ func BodyOverrides(r *http.Request, permits func(method string) bool) ([]string,
 	case kind.IsMultipart():
 		return nil, scanParts(r, kind, permits)
 	case inJSON:
-		attachScanner(r, &twoScanners{newJSONLexer(permits), &anyForm{permits: permits}})
+		attachScanner(r, &twoScanners{newJSONLexer(permits), &pairScanner{permits: permits}})
 	default:
 		// Rack reads a body without a type as a form.
-		attachScanner(r, &twoScanners{&pairScanner{permits: permits}, &quotedNames{}})
+		attachScanner(r, &twoScanners{&pairScanner{permits: permits, isForm: true}, &quotedNames{}})
 	}
 	return nil, nil
 }
@@ -87,7 +87,7 @@ func decodeBody(r *http.Request, encodings []string) {
 // the encoding stays. It is removed only for deflate, which servers read in two ways, and for encodings with windows of
 // megabytes, which must not be decoded twice.
 func scanOther(r *http.Request, encodings []string, err error, permits func(string) bool) error {
-	look := &twoScanners{&quotedNames{}, &anyForm{permits: permits}}
+	look := &twoScanners{&quotedNames{}, &pairScanner{permits: permits}}
 	switch {
 	case err != nil && hasFrameworkCoding(r.Header):
 		return errCoding
@@ -234,50 +234,6 @@ func (b *twoScanners) scanText(text []byte) error {
 	return errors.Join(b[0].scanText(text), b[1].scanText(text))
 }
 func (b *twoScanners) scanEnd() error { return errors.Join(b[0].scanEnd(), b[1].scanEnd()) }
-
-// pairScanner finds overrides in a body that a server may read as a form.
-type pairScanner struct {
-	permits     func(method string) bool
-	name, value []byte
-	inValue     bool
-}
-
-// maxName is how many bytes of a name are checked, not counting the spaces before it.
-const maxName = 512
-
-func (s *pairScanner) scanText(text []byte) error {
-	for _, b := range text {
-		switch {
-		case b == '&' || b == ';' || b == '\n' || b == '\r':
-			if err := s.scanEnd(); err != nil {
-				return err
-			}
-		case s.inValue:
-			if len(s.value) < maxName {
-				s.value = append(s.value, b)
-			}
-		case b == '=':
-			if s.inValue = true; findClaim(string(s.name)) == fullClaim {
-				return ErrOverrideUnseen
-			}
-		// Servers cut spaces before a name, so padding must not push the name out of the buffer.
-		case (b == ' ' || b == '+') && len(s.name) == 0, len(s.name) == maxName:
-		default:
-			s.name = append(s.name, b)
-		}
-	}
-	return nil
-}
-
-func (s *pairScanner) scanEnd() error {
-	if s.inValue && findClaim(string(s.name)) == verbClaim {
-		if v := findVerb(decodeEscapes(string(s.value))); v != "" && !s.permits(v) || isPadding(string(s.value), maxName) {
-			return ErrOverrideUnseen
-		}
-	}
-	s.name, s.value, s.inValue = s.name[:0], s.value[:0], false
-	return nil
-}
 
 // quotedNames finds a quoted name and a colon in text of any type, which some servers read as JSON. It ignores the
 // structure of the text, so the structure cannot mislead it.

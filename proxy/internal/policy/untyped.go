@@ -3,64 +3,74 @@ package policy
 import (
 	"bytes"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
-// maxPair is how many bytes of a pair are checked. An override is shorter, even if it is escaped twice.
+// pairScanner finds overrides in a body that is not a form by its type.
+type pairScanner struct {
+	permits func(method string) bool
+	// isForm is for a body without a type, which servers read as a form. In other bodies the scanner only suspects an
+	// override, which servers that ignore the type, such as Bottle, would read. There only names with a fullClaim count,
+	// with a value like a method: text has equals signs too.
+	isForm      bool
+	name, value []byte // at most maxPair bytes each; in a form the name without the spaces before it
+	hasValue    bool
+}
+
+// maxPair is how many bytes of a name and of a value are checked. An override is shorter, even if it is escaped twice.
 const maxPair = 512
 
-// anyForm looks for an override in a body that is not a form by its type. Servers that ignore the type, such as Bottle,
-// read it as a form. Only names of overrides between ampersands or semicolons count: text has equals signs too.
-type anyForm struct {
-	permits func(method string) bool
-	pair    []byte // since a separator, at most maxPair
-	long    bool   // the pair is longer than maxPair, so it is not an override
-}
-
-func (f *anyForm) scanText(text []byte) error {
-	amp, semi := indexFrom(text, 0, '&'), indexFrom(text, 0, ';')
+func (s *pairScanner) scanText(text []byte) error {
+	separators := "&;"
+	if s.isForm {
+		separators = "&;\r\n"
+	}
+	ends := multisearch.ScanBytes(text, separators)
 	for at := 0; ; {
-		n := min(amp, semi)
-		if f.long = f.long || len(f.pair)+n-at > maxPair; !f.long {
-			f.pair = append(f.pair, text[at:n]...)
-		}
-		if n == len(text) {
-			return nil
-		}
-		if err := f.scanEnd(); err != nil {
+		end := ends.FindFrom(at)
+		if err := s.addText(text[at:end]); err != nil || end == len(text) {
 			return err
 		}
-		// Only the index that was used is searched for again: two searches for each pair would take quadratic time.
-		if at = n + 1; n == amp {
-			amp = indexFrom(text, at, '&')
-		} else {
-			semi = indexFrom(text, at, ';')
+		if err := s.scanEnd(); err != nil {
+			return err
 		}
+		at = end + 1
 	}
 }
 
-// indexFrom returns the index of the next b, or the length of the text.
-func indexFrom(text []byte, from int, b byte) int {
-	if i := bytes.IndexByte(text[from:], b); i >= 0 {
-		return from + i
+// addText adds text to the current pair.
+func (s *pairScanner) addText(text []byte) error {
+	if !s.hasValue {
+		name, value, found := bytes.Cut(text, []byte("="))
+		// Servers cut spaces before a name, so padding must not push the name out of the buffer.
+		if s.isForm && len(s.name) == 0 {
+			name = bytes.TrimLeft(name, " +")
+		}
+		s.name = append(s.name, name[:min(len(name), maxPair-len(s.name))]...)
+		if s.hasValue, text = found, value; s.isForm && found && findClaim(string(s.name)) == fullClaim {
+			return ErrOverrideUnseen
+		}
 	}
-	return len(text)
+	s.value = append(s.value, text[:min(len(text), maxPair-len(s.value))]...)
+	return nil
 }
 
 // scanEnd checks the pair that ends here.
-func (f *anyForm) scanEnd() error {
-	pair, long := f.pair, f.long
-	f.pair, f.long = f.pair[:0], false
-	name, value, found := bytes.Cut(pair, []byte("="))
-	if long || !found || findClaim(string(name)) != fullClaim {
-		return nil
+func (s *pairScanner) scanEnd() error {
+	value, bad := string(s.value), false
+	switch {
+	case !s.hasValue:
+	case s.isForm && findClaim(string(s.name)) == verbClaim:
+		v := findVerb(decodeEscapes(value))
+		bad = v != "" && !s.permits(v) || isPadding(value, maxPair)
+	case !s.isForm && len(value) < maxPair && findClaim(string(s.name)) == fullClaim:
+		method := strings.Trim(decodeEscapes(decodeEscapes(value)), blankChars+"\"'")
+		// Prose after an equals sign is not a method.
+		unlikely := func(c rune) bool { return c > '~' || !isAlphanumeric(byte(c)) && c != '-' && c != '_' }
+		bad = method != "" && !strings.ContainsFunc(method, unlikely) && !s.permits(strings.ToUpper(method))
 	}
-	method := strings.Trim(decodeEscapes(decodeEscapes(string(value))), blankChars+"\"'")
-	// Prose after an equals sign is not a method.
-	unlikely := func(c rune) bool { return c > '~' || !isAlphanumeric(byte(c)) && c != '-' && c != '_' }
-	if method == "" || strings.ContainsFunc(method, unlikely) {
-		return nil
-	}
-	if !f.permits(strings.ToUpper(method)) {
+	if s.name, s.value, s.hasValue = s.name[:0], s.value[:0], false; bad {
 		return ErrOverrideUnseen
 	}
 	return nil
