@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// attackSlow is how a body is rewritten byte by byte, with nothing of the pass functions.
+// attackSlow is how a body is rewritten byte by byte, without the search for text that passes at once.
 func attackSlow(x *requestRewrite, kind, text string) (string, error) {
 	x.req = &http.Request{Header: http.Header{"Content-Type": {kind}}}
 	k, bad := bodyKind(x.req.Header)
@@ -41,20 +41,17 @@ func attackSlow(x *requestRewrite, kind, text string) (string, error) {
 			}
 			step(w.w, b)
 		case *jsonWriter:
-			switch {
-			case w.bad != nil:
+			if w.bad != nil {
 				lax(&w.nameBuffer, b)
-			case w.in:
-				out = w.handleString(out, b)
-			default:
-				out = w.handleOutside(out, b)
+				return
 			}
+			out = w.writeByte(out, []byte{b})
 		case *formWriter:
 			if w.bad != nil {
 				lax(&w.nameBuffer, b)
 				return
 			}
-			out = w.writeByte(out, b)
+			out = w.writeByte(out, []byte{b})
 		case *textWriter:
 			if isWord(b) {
 				out = w.addByte(out, b)

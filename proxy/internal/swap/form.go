@@ -14,14 +14,11 @@ import (
 // Content-Type therefore cannot read the body as JSON or XML. Each declared field occurs at most once.
 type formWriter struct {
 	nameBuffer
-	kind    catalog.SurfaceKind
-	key     []byte
-	fields  []string  // the declared fields, each once
-	loose   []string  // the loose names of fields
-	lengths lengthSet // of loose, and of _charset_
-	seen    []bool    // by index in fields: whether it has occurred
-	value   bool      // after the equals sign
-	only    bool      // the value so far is a single run
+	scan   formScanner
+	kind   catalog.SurfaceKind
+	fields []string // the declared fields, each once
+	loose  []string // the loose names of fields
+	seen   []bool   // by index in fields: whether it has occurred
 }
 
 // charsetField is the field from which some servers read the charset of the other fields.
@@ -32,161 +29,152 @@ const maxKey = 3 * 128
 
 func newFormWriter(x *requestRewrite, kind catalog.SurfaceKind) *formWriter {
 	fields := x.listFields(kind)
-	w := &formWriter{nameBuffer: nameBuffer{x: x}, kind: kind, fields: fields, seen: make([]bool, len(fields)), only: true}
+	w := &formWriter{nameBuffer: nameBuffer{x: x}, kind: kind, fields: fields, seen: make([]bool, len(fields))}
 	for _, f := range fields {
 		w.loose = append(w.loose, toLooseName(url.QueryEscape(f)))
 	}
-	for _, name := range append(w.loose, charsetField) {
-		w.lengths.addLength(len(name))
-	}
+	// A query cannot be read as another syntax.
+	w.scan = formScanner{lenient: kind == catalog.SurfaceQuery, firsts: w.listFirstBytes()}
 	return w
 }
 
-func (w *formWriter) pushText(dst, src []byte) []byte {
-	s := w.scanNames(src)
-	at := 0
-	for at < len(src) && w.bad == nil {
-		if n := w.passText(src[at:s.plainUntil(at)]); n > 0 {
-			dst, at = append(dst, src[at:at+n]...), at+n
-			continue
-		}
-		dst, at = w.writeByte(dst, src[at]), at+1
+// listFirstBytes returns the bytes with which a declared field, or charsetField, may begin as toLooseName reads it. It
+// returns nil if any key may be a declared field.
+func (w *formWriter) listFirstBytes() *[256]bool {
+	out := new([256]bool)
+	// The first character may be escaped, after a space, or one that becomes an underscore.
+	for _, b := range []byte("%+ .") {
+		out[b] = true
 	}
-	return w.passThrough(dst, src[at:])
+	for _, name := range slices.Concat(w.loose, w.fields, []string{charsetField}) {
+		if name == "" {
+			return nil
+		}
+		// In both cases. The other byte of a sign does not matter.
+		out[name[0]|0x20], out[name[0]&^0x20], out[name[0]] = true, true, true
+	}
+	return out
 }
 
-func (w *formWriter) writeByte(dst []byte, b byte) []byte {
-	if len(w.escape) > 0 {
-		if w.escape = append(w.escape, b); len(w.escape) < 3 && isHexDigit(b) {
-			return dst
+func (w *formWriter) pushText(dst, src []byte) []byte {
+	names := w.scanNames(src)
+	at, from := 0, 0 // src[from:at] leaves unchanged
+	for at < len(src) && w.bad == nil {
+		// A text without names passes unchanged. The result is that of writing it byte by byte.
+		plain := names.plainUntil(at)
+		if plain == at || len(w.word) > 0 || len(w.escape) > 0 {
+			dst = w.writeByte(append(dst, src[from:at]...), src[at:at+1])
+			at++
+			from = at
+			continue
 		}
-		if !isHexDigit(b) { // not an escape
-			held := len(w.escape) - 1
-			dst = append(w.endRun(dst, false), w.escape[:held]...)
-			w.noteKey(w.escape[:held]...)
-			w.escape = w.escape[:0]
-			if dst = w.failOrPassThrough(dst, errForm); w.bad != nil {
-				return w.passThrough(dst, []byte{b})
+		for at < plain && w.bad == nil {
+			n, e := w.scan.scan(src[at:plain])
+			at += n
+			if e == badInForm {
+				return w.endForm(append(dst, src[from:at]...), src[at:])
 			}
-			return w.writeByte(dst, b)
+			w.handleEvent(e)
 		}
-		// An escaped letter continues the word for the server, so the run is not a token name on its own.
-		if text, err := url.PathUnescape(string(w.escape)); err == nil && isWord(text[0]) {
-			dst = w.releaseRun(dst)
-		} else {
-			dst = w.endRun(dst, false)
-		}
-		dst = append(dst, w.escape...)
-		w.noteKey(w.escape...)
+		w.long = isWord(src[at-1])
+	}
+	return w.passThrough(append(dst, src[from:at]...), src[at:])
+}
+
+// writeByte writes a byte. It holds back a run that may be a name, and the escape after the run.
+func (w *formWriter) writeByte(dst, src []byte) []byte {
+	b, isValue, inEscape, begin := src[0], w.scan.isValue, w.scan.left > 0, w.scan.begin
+	_, e := w.scan.scan(src)
+	if inEscape && !isHexDigit(b) { // not an escape
+		inEscape = false
+		dst = append(w.endRun(dst, isValue, false), w.escape...)
 		w.escape = w.escape[:0]
-		return dst
 	}
 	switch {
-	case b == '&':
-		return append(w.endPair(dst), b)
-	case b == '=' && !w.value:
-		dst = append(w.endKey(w.endRun(dst, false)), b)
-		w.value, w.only = true, true
+	case e == badInForm:
+		return w.endForm(dst, src)
+	case w.scan.left > 0:
+		w.escape = append(w.escape, b)
 		return dst
-	case b == '%':
-		w.only, w.escape = false, append(w.escape, b)
+	case inEscape:
+		// An escaped letter continues the word for the server, so the run is not a token name on its own.
+		if isWord(w.scan.char) {
+			dst = w.releaseRun(dst)
+		} else {
+			dst = w.endRun(dst, isValue, false)
+		}
+		dst = append(append(dst, w.escape...), b)
+		w.escape = w.escape[:0]
 		return dst
 	case isWord(b):
-		w.noteKey(b)
 		return w.addByte(dst, b)
-	case !isBare(b):
-		if dst = w.failOrPassThrough(dst, errForm); w.bad != nil {
-			return w.passThrough(dst, []byte{b})
-		}
 	}
-	dst = w.endRun(dst, false)
-	w.only = false
-	w.noteKey(b)
+	isWhole := b == '&' && w.scan.offset-begin == len(w.word)+len("&")
+	dst = w.endRun(dst, isValue, isWhole)
+	w.handleEvent(e)
 	return append(dst, b)
 }
 
-// isBare reports whether a byte other than a letter, digit or underscore may occur unescaped in a form. Characters with
-// a meaning in JSON or XML, line breaks and other separators may not.
-func isBare(b byte) bool { return strings.IndexByte("*-.+~!$(),:/?@=[]|^", b) >= 0 }
-
-// failOrPassThrough stops swapping in a body: the rest passes unchanged. If something was swapped already, the body
-// fails.
-func (w *formWriter) failOrPassThrough(dst []byte, why *Ambiguity) []byte {
-	if w.kind == catalog.SurfaceQuery {
-		return dst // a query cannot be read as another syntax
-	}
-	if w.stopSwapping(why); w.bad == nil {
-		return dst
-	}
-	return w.endPassThrough(dst)
+// endForm stops swapping at a mistake. rest is the text that begins with the wrong byte. At the end of the body it is
+// empty.
+func (w *formWriter) endForm(dst, rest []byte) []byte {
+	w.stopSwapping(errForm)
+	return w.passThrough(w.endPassThrough(dst), rest)
 }
 
-// endKey checks the name of a field in a body.
-func (w *formWriter) endKey(dst []byte) []byte {
-	if w.kind != catalog.SurfaceBody {
-		return dst
+// handleEvent stops swapping at a key that makes the form ambiguous.
+func (w *formWriter) handleEvent(e formEvent) {
+	if e == endsKey && w.kind == catalog.SurfaceBody {
+		if why := w.checkKey(); why != nil {
+			w.stopSwapping(why)
+		}
 	}
-	key := toLooseName(string(w.key))
-	switch {
-	case len(w.key) > maxKey:
-		return w.failOrPassThrough(dst, errForm)
+}
+
+// checkKey returns why a key makes the form ambiguous, or nil.
+func (w *formWriter) checkKey() *Ambiguity {
+	key := toLooseName(string(w.scan.key))
 	// A _charset_ field makes some servers decode the other fields with another charset.
-	case key == charsetField:
-		return w.failOrPassThrough(dst, errFormSet)
+	if key == charsetField {
+		return errFormSet
 	}
 	for i, f := range w.loose {
 		if !canBeSameName(key, f) {
 			continue
 		}
 		if w.seen[i] {
-			return w.failOrPassThrough(dst, errFormKeys)
+			return errFormKeys
 		}
 		w.seen[i] = true
 	}
-	return dst
+	return nil
 }
 
-// noteKey collects the bytes of a key, at most maxKey+1.
-func (w *formWriter) noteKey(b ...byte) {
-	if !w.value && len(w.key) <= maxKey {
-		w.key = append(w.key, b...)
-	}
-}
-
-// endRun ends a run. whole means that the run is the whole value.
-func (w *formWriter) endRun(dst []byte, whole bool) []byte {
-	if !w.value {
+// endRun ends a run in a key or a value. whole means that the run is the whole value.
+func (w *formWriter) endRun(dst []byte, isValue, whole bool) []byte {
+	if !isValue {
 		return w.endKeyRun(dst, requestSpot{kind: w.kind})
 	}
 	at := requestSpot{w.kind, "", whole}
 	if w.hasName() {
 		// A key that is longer than any declared key, or that cannot be decoded, matches no field.
-		if key, err := url.QueryUnescape(string(w.key)); err == nil && len(w.key) <= maxKey {
+		if key, err := url.QueryUnescape(string(w.scan.key)); err == nil && len(w.scan.key) <= maxKey {
 			at.field = key
 		}
 	}
 	return w.swapRun(dst, at, escapeForm)
 }
 
-// endPair ends a key=value pair.
-func (w *formWriter) endPair(dst []byte) []byte {
-	dst = append(w.endRun(dst, w.only), w.escape...)
-	// An escape that is cut off by the end of the pair is read differently by parsers.
-	if len(w.escape) > 0 {
-		w.escape = w.escape[:0]
-		dst = w.failOrPassThrough(dst, errForm)
-	}
-	if !w.value && w.bad == nil {
-		dst = w.endKey(dst)
-	}
-	// The next pair begins with a key.
-	w.value, w.key = false, w.key[:0]
-	return dst
-}
-
 func (w *formWriter) finishText(dst []byte) []byte {
 	if w.bad == nil {
-		dst = w.endPair(dst)
+		isWhole := w.scan.offset-w.scan.begin == len(w.word)
+		dst = append(w.endRun(dst, w.scan.isValue, isWhole), w.escape...)
+		w.escape = w.escape[:0]
+		if e := w.scan.end(); e == badInForm {
+			dst = w.endForm(dst, nil)
+		} else {
+			w.handleEvent(e)
+		}
 	}
 	if w.bad != nil {
 		return w.endPassThrough(dst)
@@ -234,10 +222,6 @@ func canBeSameName(loose, declared string) bool {
 		loose, _, _ = strings.Cut(loose, "[")
 	}
 	return loose == declared
-}
-
-func isHexDigit(b byte) bool {
-	return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'f'
 }
 
 // swapQuery swaps token names in the values of parameters.

@@ -242,7 +242,7 @@ func (o *treeSwapper) walk(path []string, depth int) {
 				key, _ := o.d.Token()
 				name := key.(string)
 				o.key(path, name, keys)
-				o.refers = o.refers || canBeSameKey(name, referenceKey)
+				o.refers = o.refers || canBeSameKey([]byte(name), referenceKey)
 				keys = append(keys, name)
 				b, _ := json.Marshal(name)
 				o.out.WriteString(string(b) + ":")
@@ -269,11 +269,11 @@ func (o *treeSwapper) walk(path []string, depth int) {
 func (o *treeSwapper) key(path []string, name string, before []string) {
 	for _, declared := range [][]string{{"k"}, {"a.k"}, {"a", "k"}} {
 		n := len(path)
-		if n >= len(declared) || fmt.Sprint(path) != fmt.Sprint(declared[:n]) || !canBeSameKey(name, declared[n]) {
+		if n >= len(declared) || fmt.Sprint(path) != fmt.Sprint(declared[:n]) || !canBeSameKey([]byte(name), declared[n]) {
 			continue
 		}
 		for _, b := range before {
-			o.twice = o.twice || canBeSameKey(b, declared[n])
+			o.twice = o.twice || canBeSameKey([]byte(b), declared[n])
 		}
 	}
 }

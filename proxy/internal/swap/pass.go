@@ -2,10 +2,8 @@ package swap
 
 import "bytes"
 
-// Most of a body passes unchanged. A pass function returns how many bytes of a text pass. It leaves the writer in the
-// same state as after handling these bytes one by one. If it is not certain, it stops and leaves the rest to the
-// writer. The result therefore does not depend on these functions: a body that arrives byte by byte works without them.
-// Their text has no token names and does not end within a word.
+// Most of a body has no token names and passes unchanged. The writers find such text with a nameScan, and take it at
+// once. The result does not depend on this: a body that arrives byte by byte becomes the same.
 
 // lexicon separates most text from token names.
 type lexicon struct {
@@ -152,10 +150,3 @@ func (w *nameBuffer) passPlain(text []byte) int {
 	w.long = isWord(text[len(text)-1])
 	return len(text)
 }
-
-// lengthSet is a set of lengths in bytes. Lengths from 63 on count as one.
-type lengthSet uint64
-
-func (l *lengthSet) addLength(n int) { *l |= 1 << min(n, 63) }
-
-func (l lengthSet) hasLength(n int) bool { return l>>min(n, 63)&1 != 0 }

@@ -118,33 +118,6 @@ func TestSharedField(t *testing.T) {
 	}
 }
 
-// TestSpecial: searching eight bytes at once finds the same first byte that is not plain as searching one by one.
-func TestSpecial(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
-	var text [8]byte
-	for range 200000 {
-		for i := range text {
-			text[i] = byte(rng.Uint32())
-			if rng.IntN(3) > 0 {
-				text[i] = "a~ !#'%:<=?@[]^_\x7f"[rng.IntN(17)]
-			}
-		}
-		want := 0
-		for want < len(text) && plainJSON(text[want:want+1]) == 1 {
-			want++
-		}
-		if got := plainJSON(text[:]); got != want {
-			t.Fatalf("%q: %d bytes are plain, want %d", text, got, want)
-		}
-	}
-	for b := range 256 {
-		plain := b >= ' ' && b < 0x80 && !strings.ContainsRune(`"\&;`, rune(b))
-		if got := plainJSON([]byte{byte(b)}) == 1; got != plain {
-			t.Errorf("%q: plain is %v", rune(b), got)
-		}
-	}
-}
-
 // TestPassedNames: names after escapes, in long words and at the end of a read are found as they are byte by byte.
 func TestPassedNames(t *testing.T) {
 	c := []catalog.Credential{credential("API_KEY", "first-value", "body"), credential("DAPI_KEY_2", "other-value", "body")}
@@ -185,18 +158,6 @@ func TestShortCarries(t *testing.T) {
 		_, err := New(c).SwapRequest(req, Options{Allowed: c, Found: func(c CarriedValue) { found = append(found, c) }})
 		if want := (CarriedValue{Name: "API_KEY", In: "body"}); !errors.Is(err, ErrCarriesValue) || len(found) != 1 || found[0] != want {
 			t.Errorf("breaks off %v: %v, told %v", breaks, err, found)
-		}
-	}
-}
-
-// TestPassNumber: a number ends where JSON ends it, and a part of one is none.
-func TestPassNumber(t *testing.T) {
-	for text, want := range map[string]int{
-		"0": 1, "-0": 2, "10": 2, "1.5": 3, "1e5": 3, "1E+5": 4, "-1.25e-10": 9, "1,": 1, "1e5}": 3, "0]": 1,
-		"-": 0, "01": 0, "-01": 0, "1.": 0, "1.e5": 0, "1e": 0, "1e+": 0, "1e-": 0, "1e,": 0, "+1": 0,
-	} {
-		if got := passNumber([]byte(text)); got != want {
-			t.Errorf("%s: %d, want %d", text, got, want)
 		}
 	}
 }

@@ -5,38 +5,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
-
-// TestRuneState follows the bytes of each character to its end, and refuses what no character begins or goes on with.
-func TestRuneState(t *testing.T) {
-	valid := func(text string) bool {
-		var s runeState
-		for _, b := range []byte(text) {
-			if !s.addByte(b) {
-				return false
-			}
-		}
-		return !s.isOpen()
-	}
-	for r := rune(0); r <= utf8.MaxRune; r++ {
-		if text := string(r); text != "\ufffd" && !valid(text+"x"+text) {
-			t.Fatalf("%U is not valid", r)
-		}
-	}
-	for a := range 256 {
-		for b := range 256 {
-			for _, rest := range []string{"", "\x80", "\xbf", "\xc0", "\x80\x80", "\x80x"} {
-				if text := string([]byte{byte(a), byte(b)}) + rest; valid(text) != utf8.ValidString(text) {
-					t.Fatalf("%q is valid: %t", text, valid(text))
-				}
-			}
-		}
-	}
-}
 
 // TestPlaceholder: a placeholder is swapped as a whole, where its name would be, and nothing longer or shorter is.
 func TestPlaceholder(t *testing.T) {
