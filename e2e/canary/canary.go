@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"html"
@@ -24,20 +25,44 @@ type Canary struct {
 }
 
 // Set finds canaries. The zero Set has none.
-type Set struct{ pieces map[[head]byte][]piece }
+type Set struct {
+	pieces map[uint64][]piece // by their first bytes
+	// heads has a bit for each key of pieces, and few others. A look there costs a tenth of one in the map, which megabytes
+	// of logs need for each byte.
+	heads []uint64
+}
 
 // piece is a part of a form, in lower case, that occurs only in this credential's form.
 type piece struct{ text, name, form string }
 
-// head is how many bytes of a piece it is looked up by.
+// head is how many bytes of a piece it is looked up by: those of a uint64.
 const head = 8
+
+// headBits is the logarithm of the number of bits in heads. The sixteen canaries of a world set a tenth of them.
+const headBits = 18
+
+func newSet() Set {
+	return Set{pieces: map[uint64][]piece{}, heads: make([]uint64, 1<<headBits/64)}
+}
+
+// headBit returns where heads has the bit of a key.
+func headBit(key uint64) (word, mask uint64) {
+	bit := key * 0x9e3779b97f4a7c15 >> (64 - headBits)
+	return bit / 64, 1 << (bit % 64)
+}
+
+func (s Set) add(key uint64, list ...piece) {
+	s.pieces[key] = append(s.pieces[key], list...)
+	word, mask := headBit(key)
+	s.heads[word] |= mask
+}
 
 // Join is a Set of several canaries.
 func Join(all map[string]*Canary) Set {
-	s := Set{pieces: map[[head]byte][]piece{}}
+	s := newSet()
 	for _, c := range all {
 		for k, list := range c.pieces {
-			s.pieces[k] = append(s.pieces[k], list...)
+			s.add(k, list...)
 		}
 	}
 	return s
@@ -45,9 +70,22 @@ func Join(all map[string]*Canary) Set {
 
 // Find returns the form in which a credential, or a part of one, is in data, or "".
 func (s Set) Find(data []byte) string {
-	low := bytes.ToLower(data)
+	if s.heads == nil {
+		return ""
+	}
+	low := make([]byte, len(data))
+	for i, b := range data { // pieces are ASCII
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		low[i] = b
+	}
 	for i := 0; i+head <= len(low); i++ {
-		for _, p := range s.pieces[[head]byte(low[i:i+head])] {
+		key := binary.LittleEndian.Uint64(low[i:])
+		if word, mask := headBit(key); s.heads[word]&mask == 0 {
+			continue
+		}
+		for _, p := range s.pieces[key] {
 			if bytes.HasPrefix(low[i:], []byte(p.text)) {
 				return fmt.Sprintf("%s as %s at byte %d", p.name, p.form, i)
 			}
@@ -73,7 +111,7 @@ func NewEscaped(name string) *Canary { return With(name, core(14)+"%3A"+core(14)
 
 // With makes a canary of a given value.
 func With(name, value string) *Canary {
-	c := &Canary{Name: name, value: value, Set: Set{pieces: map[[head]byte][]piece{}}}
+	c := &Canary{Name: name, value: value, Set: newSet()}
 	other := another(value)
 	for _, f := range forms {
 		text, dummy := strings.ToLower(f.Encode(value)), strings.ToLower(f.Encode(other))
@@ -82,8 +120,7 @@ func With(name, value string) *Canary {
 			part := text[i : i+length]
 			// A piece that another credential's form has in the same place belongs to the form, not to the credential.
 			if differences(part, dummy[i:i+length]) >= window*3/4 {
-				k := [head]byte([]byte(part))
-				c.pieces[k] = append(c.pieces[k], piece{part, name, f.Name})
+				c.add(binary.LittleEndian.Uint64([]byte(part)), piece{part, name, f.Name})
 			}
 		}
 	}
