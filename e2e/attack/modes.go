@@ -39,6 +39,17 @@ var modesDiffer = []struct {
 		`^P/(.* approved from the sandbox|mcp-server approves|on a terminal: what a run prints)`)},
 }
 
+// oneUser matches attacks that embedded mode mounts as root only. They take many seconds to show that one more kind of
+// memory counts. sandboxd counts it by the same code as an ordinary user, and other memory bombs show that it may read the
+// numbers of a run's processes as one.
+var oneUser = regexp.MustCompile(`^F/(escaped: memory bomb in page tables|Python: (list bomb|pages of mmap by ctypes))$`)
+
+// needsBothUsers reports whether embedded mode mounts an attack by Python, or by code that has left Deno, as an ordinary
+// user too.
+func (a Attack) needsBothUsers() bool {
+	return !oneUser.MatchString(a.Section+"/"+a.Name) && (a.Language != python || a.WhyModesDiffer() != "")
+}
+
 // WhyModesDiffer returns why the modes could differ in an attack, or an empty string if they cannot.
 func (a Attack) WhyModesDiffer() string {
 	for _, d := range modesDiffer {
