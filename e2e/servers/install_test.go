@@ -123,6 +123,7 @@ func requireOtherBytesRefused(t *testing.T, w *world.World, api world.API, call,
 
 // TestRemovedAPI: with its API a package goes, and the log says what that freed. One of an API that is only inactive stays.
 func TestRemovedAPI(t *testing.T) {
+	world.RunInOneMode(t, "mcp-server, sandboxd and the proxy decide it")
 	sleeping := server("thinking", "@modelcontextprotocol/server-sequential-thinking@2026.8.31", nil)
 	w := world.Start(t, world.Config{Registry: true, APIs: []world.API{server("everything", everything, nil), sleeping}})
 	res := w.MustExecute(t, `console.log((await mcp.thinking.$tools()).length);
