@@ -67,7 +67,8 @@ func NewPostgres(tb testing.TB) *Postgres {
 func (p *Postgres) copyTemplate() {
 	p.tb.Helper()
 	data, word := filepath.Join(p.dir, "data"), filepath.Join(p.dir, "password")
-	options := []string{"-U", "codeforge", "-A", "scram-sha-256", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync"}
+	options := []string{"-U", "codeforge", "-A", "scram-sha-256", "-E", "UTF8", "--locale", "C.UTF-8", "--no-sync",
+		"--wal-segsize", "1"}
 	key := sha256.Sum256(fmt.Append(nil, p.bin, os.Getuid(), p.Password, options))
 	templates := filepath.Join(RootDir(p.tb), ".tools", "postgres")
 	template := filepath.Join(templates, hex.EncodeToString(key[:8]))
@@ -118,9 +119,17 @@ func (p *Postgres) Start() {
 		"-c", "log_min_messages=panic")
 	p.cmd.Stderr = os.Stderr
 	Must(p.tb, p.cmd.Start())
-	WaitFor(p.tb, func() bool {
-		return p.newCommand("pg_isready", "-U", "codeforge", "-h", "127.0.0.1", "-p", port).Run() == nil
-	})
+	WaitFor(p.tb, p.isReady)
+}
+
+// isReady reports whether the server accepts connections. It reads the server's status file, as pg_ctl does, because
+// pg_isready makes the server fork for each look.
+func (p *Postgres) isReady() bool {
+	const statusLine = 7 // of eight, the first of which is the process
+	text, _ := os.ReadFile(filepath.Join(p.dir, "data", "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	return len(lines) > statusLine && lines[0] == strconv.Itoa(p.cmd.Process.Pid) &&
+		strings.TrimSpace(lines[statusLine]) == "ready"
 }
 
 // Stop stops the server at once.

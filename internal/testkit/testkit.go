@@ -52,13 +52,19 @@ func Must(tb testing.TB, err error) {
 // machine may stand still for seconds.
 const Patience = time.Minute
 
-// WaitFor waits until a condition holds. After Patience it fails the test.
+// WaitFor waits until a condition holds. After Patience it fails the test. Between two looks at the condition it pauses
+// for as long as the last look took, and at least 5 ms, so that an expensive look does not take a whole processor.
 func WaitFor(tb testing.TB, is func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(Patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(Patience); ; {
+		began := time.Now()
+		if is() {
+			return
+		}
+		if began.After(end) {
 			tb.Fatalf("the condition does not hold after %s", Patience)
 		}
+		time.Sleep(max(5*time.Millisecond, time.Since(began)))
 	}
 }
 
