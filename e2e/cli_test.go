@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/e2e/world"
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // TestCommandLine does the main job with the command line alone: run, receipt, logs, api test, doctor. Nothing that the
@@ -23,7 +25,14 @@ func TestCommandLine(t *testing.T) {
 			write(t, w.Dir, "denied.ts", `const r = await fetch("https://strict.test/anything", { method: "POST", body: "x" }); console.log(r.status);`)
 			tool := func(code int, want []string, args ...string) {
 				t.Helper()
-				out, got, err := world.Tool(within(t, 40), world.Command{User: user, Dir: w.Dir, Args: args})
+				var out string
+				var got int
+				var err error
+				// On a busy machine CodeForge loads a changed file later than a command waits for it.
+				testkit.WaitFor(t, func() bool {
+					out, got, err = world.Tool(within(t, 40), world.Command{User: user, Dir: w.Dir, Args: args})
+					return !strings.Contains(out, "has not loaded")
+				})
 				if err != nil || got != code {
 					t.Errorf("codeforge %s ended with %d, %v; want %d\n%s", strings.Join(args, " "), got, err, code, out)
 				}
@@ -165,11 +174,14 @@ func keptLeaks(t *testing.T, w *world.World) {
 	t.Helper()
 	files := 0
 	err := filepath.WalkDir(w.Process.State, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
+		var data []byte
+		if err == nil && d.Type().IsRegular() {
+			data, err = os.ReadFile(path)
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // CodeForge has removed it meanwhile
+			return nil
+		}
+		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		files++

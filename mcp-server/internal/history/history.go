@@ -75,6 +75,7 @@ type Config struct {
 	limits     storeLimits
 	now        func() time.Time // the clock for removal by age
 	lost       time.Duration    // lostTime
+	fresh      time.Duration    // freshTime
 }
 
 // storeLimits bound the stored data.
@@ -134,7 +135,7 @@ func OpenStore(cfg Config) *Store {
 			content: contentBytes, file: maxFile,
 		}
 	}
-	cfg.lost = cmp.Or(cfg.lost, lostTime)
+	cfg.lost, cfg.fresh = cmp.Or(cfg.lost, lostTime), cmp.Or(cfg.fresh, freshTime)
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
@@ -258,7 +259,7 @@ func (s *Store) readConn(ctx context.Context) (*database.DB, error) {
 	}
 	// A person who reads right after a run expects to see that run.
 	if s.waiting.Load() > 0 {
-		short, cancel := context.WithTimeout(ctx, freshTime)
+		short, cancel := context.WithTimeout(ctx, s.cfg.fresh)
 		// The writer reports a problem.
 		_ = s.writeAndWait(short, func(context.Context, *writeTransaction) error { return nil })
 		cancel()
