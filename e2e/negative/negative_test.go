@@ -219,7 +219,7 @@ func inside() map[string][]string {
 		"./cli/internal/hostfolder":         {"folder-check", "folder-links"},
 		"./cli/internal/setuppage":          {"setup-user", "setup-host", "setup-origin", "setup-link", "setup-once", "setup-frames"},
 		"./mcp-server/internal/skill":       {"skill-pin"},
-		"./mcp-server/internal/telemetry":   {"trace-method"},
+		"./mcp-server/internal/telemetry":   {"trace-method", "telemetry-debug"},
 		"./proxy/ledger":                    {"ledger-hash", "ledger-signature", "ledger-known"},
 	}
 }

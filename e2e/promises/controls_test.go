@@ -93,6 +93,7 @@ var promisesOf = map[string][]string{
 	"single-sending":     {"exact-approvals"},
 	"approval-path":      {"exact-approvals"},
 	"database-turns":     {"several-proxies", "tenant-shares"},
+	"telemetry-debug":    {"never-printed"},
 	"trace-method":       {"never-printed"},
 	"client-origin":      {"hosted-logins"},
 	"client-form":        {"hosted-logins"},

@@ -42,6 +42,11 @@ func New(w io.Writer, format string, clean func(string) string) *slog.Logger {
 	return slog.New(&textHandler{w: w, mu: new(sync.Mutex), clean: clean})
 }
 
+// AddHandler returns a logger that also passes each record to h, after clean has cleaned every string of it.
+func AddHandler(l *slog.Logger, h slog.Handler, clean func(string) string) *slog.Logger {
+	return slog.New(slog.NewMultiHandler(l.Handler(), cleanHandler{h, clean}))
+}
+
 // textHandler renders text lines. It is immutable; mu guards w.
 type textHandler struct {
 	w     io.Writer

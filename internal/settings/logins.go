@@ -90,6 +90,18 @@ func parseIssuer(t string, to *string) string {
 	return ""
 }
 
+// readSignal returns the read function of a setting that chooses whether the collector gets a signal.
+func readSignal(name string) func(*Settings, string) string {
+	return func(s *Settings, t string) string {
+		exporter := ""
+		want := parseOption(t, &exporter, "otlp", "none")
+		if exporter == "otlp" {
+			s.Collector.Signals = append(s.Collector.Signals, name)
+		}
+		return want
+	}
+}
+
 // parseCollector parses the URL of a collector. It has no user, because mcp-server holds no credential.
 func parseCollector(t string, to *string) string {
 	u, err := url.Parse(t)

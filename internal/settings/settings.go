@@ -47,7 +47,11 @@
 //	DATABASE_CA_FILE=          PEM of the authorities of the Postgres servers
 //	PROXY_DATABASE_URL=        URL of the Postgres with approvals and limits, for several proxies
 //	PROXY_DATABASE_URL_FILE=   a file with it instead
-//	OTEL_EXPORTER_OTLP_ENDPOINT= URL of an OpenTelemetry collector that gets a trace of each run
+//	OTEL_EXPORTER_OTLP_ENDPOINT= URL of an OpenTelemetry collector
+//	OTEL_TRACES_EXPORTER=otlp  a trace of each run: otlp or none
+//	OTEL_METRICS_EXPORTER=otlp mcp-server's and the proxy's metrics: otlp or none
+//	OTEL_LOGS_EXPORTER=otlp    mcp-server's log lines: otlp or none
+//	OTEL_METRIC_EXPORT_INTERVAL=60000 milliseconds between two reports of the metrics
 package settings
 
 import (
@@ -78,8 +82,7 @@ type Settings struct {
 	MCPAllowedOrigins []string
 	// PublicURL is an https origin without a slash at its end, or empty.
 	PublicURL string
-	// Collector is the URL of an OpenTelemetry collector, or empty.
-	Collector string
+	Collector Collector
 	// OIDC is the identity provider.
 	OIDC       OIDC
 	Slots      int
@@ -140,6 +143,16 @@ type OIDC struct {
 	Scopes []string
 	Claim  string
 	CAFile string
+}
+
+// Collector are the settings of an OpenTelemetry collector.
+type Collector struct {
+	// URL is empty without a collector.
+	URL string
+	// Signals are those that the collector gets: traces, metrics, logs.
+	Signals []string
+	// Interval is the time between two reports of the metrics.
+	Interval time.Duration
 }
 
 // Format prints no setting: the settings include the strings to redact and the upstream proxy's password.
@@ -261,6 +274,17 @@ func settingSpecs() []settingSpec {
 			return readFromFile(t, !s.ProxyDatabase.IsEmpty(), &s.ProxyDatabase, parseDatabase)
 		}},
 		{"DATABASE_CA_FILE", "", readPath("a PEM file", func(s *Settings) *string { return &s.DatabaseCAFile })},
-		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", func(s *Settings, t string) string { return parseCollector(t, &s.Collector) }},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "", func(s *Settings, t string) string {
+			return parseCollector(t, &s.Collector.URL)
+		}},
+		{"OTEL_TRACES_EXPORTER", "otlp", readSignal("traces")},
+		{"OTEL_METRICS_EXPORTER", "otlp", readSignal("metrics")},
+		{"OTEL_LOGS_EXPORTER", "otlp", readSignal("logs")},
+		{"OTEL_METRIC_EXPORT_INTERVAL", "60000", func(s *Settings, t string) string {
+			milliseconds := 0
+			want := parseInt(t, 1000, 24*60*60*1000, &milliseconds)
+			s.Collector.Interval = time.Duration(milliseconds) * time.Millisecond
+			return want
+		}},
 	}
 }

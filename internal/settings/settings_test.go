@@ -47,7 +47,7 @@ func fields(s Settings) any {
 func TestNames(t *testing.T) {
 	want := "YOLO_MODE=false USER_AGENT=CodeForge/dev REDACTING_STRINGS= REDACTING_STRINGS_FILE= DEBUG_MODE=false MCP_PORT=8080 MCP_AUTH_TOKEN= MCP_AUTH_TOKEN_FILE= MCP_TOKENS_FILE= MCP_ALLOWED_HOSTS= MCP_ALLOWED_ORIGINS= PUBLIC_URL= OIDC_ISSUER= OIDC_AUDIENCE= OIDC_SCOPES= OIDC_CLAIM=sub OIDC_CA_FILE= " +
 		"SANDBOX_SLOTS=8 SANDBOX_WARM=2 SANDBOX_WARM_PYTHON=0 SANDBOX_MEMORY=1g SANDBOX_SERVERS=8 SANDBOX_SERVER_MEMORY=512m SANDBOX_SUBNET=10.77.0 SANDBOX_PROGRAMS= PACKAGE_REGISTRY= PACKAGE_REGISTRY_PRIVATE= CANARIES=on SKILLS_READONLY=false OUTPUT_LIMIT=40000 TIMEOUT_DEFAULT= TIMEOUT_MAX=300 ANSWER_AFTER=45 " +
-		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= PROXY_DATABASE_URL= PROXY_DATABASE_URL_FILE= DATABASE_CA_FILE= OTEL_EXPORTER_OTLP_ENDPOINT="
+		"UPSTREAM_PROXY= UPSTREAM_CA_FILE= AUDIT=on AUDIT_KEEP=90 AUDIT_SIZE=8g AUDIT_ANCHOR= TZ=UTC LOG_FORMAT=text HISTORY=full DATABASE_URL= DATABASE_URL_FILE= PROXY_DATABASE_URL= PROXY_DATABASE_URL_FILE= DATABASE_CA_FILE= OTEL_EXPORTER_OTLP_ENDPOINT= OTEL_TRACES_EXPORTER=otlp OTEL_METRICS_EXPORTER=otlp OTEL_LOGS_EXPORTER=otlp OTEL_METRIC_EXPORT_INTERVAL=60000"
 	var got []string
 	for _, name := range ListNames() {
 		got = append(got, name+"="+DefaultOf(name))
@@ -213,6 +213,10 @@ func TestRefused(t *testing.T) {
 		{"TZ", "Mars/Olympus", `TZ: "Mars/Olympus"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"TZ", "../../etc/passwd", `TZ: "../../etc/passwd"; want a time zone of the IANA database, e.g. UTC or Europe/Berlin`},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://me:secret@collector:4318", `OTEL_EXPORTER_OTLP_ENDPOINT: "http://me:secret@collector:4318"; want the URL of a collector without a user, e.g. http://127.0.0.1:4318`},
+		{"OTEL_TRACES_EXPORTER", "console", `OTEL_TRACES_EXPORTER: "console"; want otlp or none`},
+		{"OTEL_METRICS_EXPORTER", "prometheus", `OTEL_METRICS_EXPORTER: "prometheus"; want otlp or none`},
+		{"OTEL_LOGS_EXPORTER", "otlp,none", `OTEL_LOGS_EXPORTER: "otlp,none"; want otlp or none`},
+		{"OTEL_METRIC_EXPORT_INTERVAL", "10s", `OTEL_METRIC_EXPORT_INTERVAL: "10s"; want a whole number from 1000 to 86400000`},
 		{"LOG_FORMAT", "xml", `LOG_FORMAT: "xml"; want text or json`},
 		{"HISTORY", "some", `HISTORY: "some"; want full or receipts or off`},
 		{"DATABASE_URL", "mysql://a:b@c/d", "DATABASE_URL: a value of 15" + notShown + wantURL},

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/mtls"
@@ -84,7 +86,7 @@ type daemon struct {
 	tenants  *tenantSet
 	logins   *authserver.Server // nil if an identity provider has the logins, or if there are none
 	meter    *serverMeter
-	traces   *telemetry.Recorder // nil without a collector
+	recorder *telemetry.Recorder // nil without a collector
 	// background has one entry for each background run of all tenants. Its capacity leaves a slot to other runs.
 	background chan struct{}
 	answers    *membudget.Budget
@@ -104,7 +106,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		return nil, err
 	}
 	d := &daemon{flags: f, settings: s, log: logline.New(stderr, s.LogFormat, newRedactor(s.RedactingStrings))}
-	if d.traces, err = telemetry.New(ctx, s.Collector, d.log); err != nil {
+	if err := d.openTelemetry(ctx); err != nil {
 		return nil, err
 	}
 	// The database comes first: skills and alarms may be in it.
@@ -183,7 +185,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 			Modules: d.newModuleLookup(d.library, d.skills, func(c proxyapi.Catalog) proxyapi.Catalog { return c }),
 			Skills:  d.carried, Pins: d.skills.ReadPinned,
 		},
-		Alarms: d.alarms, Database: d.database, Ended: d.traces.RecordRun,
+		Alarms: d.alarms, Database: d.database, Ended: d.recorder.RecordRun,
 	})
 	d.meter = m
 	surface := d.surfaceConfig()
@@ -198,6 +200,17 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	}
 	// Listening comes last, so that no client connects before all parts exist.
 	return d, d.openListeners(ctx, getenv, m)
+}
+
+// openTelemetry starts to send the log, if the settings have a collector.
+func (d *daemon) openTelemetry(ctx context.Context) (err error) {
+	c := d.settings.Collector
+	if d.recorder, err = telemetry.New(ctx, telemetry.Config{
+		Endpoint: c.URL, Signals: c.Signals, Interval: c.Interval, Log: d.log,
+	}); err == nil {
+		d.log, err = d.recorder.AddTo(d.log, newRedactor(d.settings.RedactingStrings))
+	}
+	return err
 }
 
 // fleetConfig returns the configuration for finding and reaching the sandboxes of a cluster, with their proxies or a
@@ -268,6 +281,10 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 	if d.logins != nil {
 		logins = d.logins
 	}
+	metrics := prometheus.Gatherers{m.Registry, gatherOf(d.control.FetchMetrics)}
+	if err := d.recorder.ReportMetrics(ctx, metrics); err != nil {
+		return err
+	}
 	d.guard = guard.New(checks)
 	d.openConsole(ctx, getenv, about)
 	d.endpoint, err = endpoint.OpenEndpoint(ctx, endpoint.Config{
@@ -288,9 +305,8 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState, Packages: d.catalog.Packages,
 			AddInput: d.inputs.Add, Logins: d.logins,
 		}),
-		Metrics:     m.Registry,
-		MoreMetrics: d.control.FetchMetrics,
-		Log:         d.log,
+		Metrics: metrics,
+		Log:     d.log,
 	})
 	if err != nil {
 		return err
@@ -389,7 +405,7 @@ func (d *daemon) stopAll() {
 	d.history.Close(unwind)
 	_ = d.logins.Close() // each change is complete
 	// An error means that the collector is away, which it has logged.
-	_ = d.traces.Close(unwind)
+	_ = d.recorder.Close(unwind)
 	if d.database != nil {
 		_ = d.database.Close() // its users are closed above
 	}

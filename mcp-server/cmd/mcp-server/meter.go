@@ -1,9 +1,16 @@
 package main
 
 import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
 // serverMeter counts the work of mcp-server for GET /metrics. Clients and code choose no label. Create it with
@@ -81,4 +88,22 @@ func callResult(failed bool) string {
 func (m *serverMeter) CountCall(tool string, failed bool, took time.Duration) {
 	m.calls.WithLabelValues(tool, callResult(failed)).Inc()
 	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
+}
+
+// fetchTime bounds the wait for another daemon's metrics: it may hang, and a scrape must not.
+const fetchTime = 2 * time.Second
+
+// gatherOf returns the metrics that another daemon answers with as text, or none if the daemon does not respond.
+func gatherOf(fetch func(context.Context) (string, error)) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
+		defer cancel()
+		text, err := fetch(ctx)
+		if err != nil {
+			return nil, nil //nolint:nilerr // its absence is no reason to refuse the other metrics
+		}
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+		return slices.Collect(maps.Values(families)), err
+	})
 }

@@ -2,7 +2,6 @@
 package endpoint
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,10 +58,9 @@ type Config struct {
 	Console http.Handler
 	// Operator serves operatorapi.Prefix on the socket only. Nil means no operator's API.
 	Operator http.Handler
-	// Metrics are mcp-server's metrics. MoreMetrics returns the metrics of another daemon as text, and may be nil.
-	Metrics     *prometheus.Registry
-	MoreMetrics func(context.Context) (string, error)
-	Log         *slog.Logger
+	// Metrics are those of GET /metrics.
+	Metrics prometheus.Gatherer
+	Log     *slog.Logger
 }
 
 // MetadataPath is the path of the metadata that clients need for a login (RFC 9728).
@@ -186,7 +184,9 @@ func (e *Endpoint) newRoutes(
 		rpc.WriteAnswer(w, http.StatusOK, map[string]any{"ok": true})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { e.handleReady(w, r, passes(r)) })
-	mux.Handle("GET /metrics", token(http.HandlerFunc(e.handleMetrics)))
+	mux.Handle("GET /metrics", token(promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{
+		DisableCompression: true, ErrorHandling: promhttp.ContinueOnError,
+	})))
 	if e.cfg.Servers != nil {
 		mux.Handle("GET "+mcpserver.StatusPath, token(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			rpc.WriteAnswer(w, http.StatusOK, map[string]any{"servers": e.cfg.Servers()})
@@ -246,35 +246,6 @@ func (e *Endpoint) handleReady(w http.ResponseWriter, r *http.Request, tell bool
 	}
 	rpc.WriteAnswer(w, http.StatusOK, map[string]any{"ready": true})
 }
-
-// handleMetrics answers with mcp-server's metrics, then with those of the other daemon, if it responds.
-func (e *Endpoint) handleMetrics(w http.ResponseWriter, r *http.Request) {
-	more := ""
-	// The other daemon may hang, and a scrape must not.
-	if e.cfg.MoreMetrics != nil {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		if text, err := e.cfg.MoreMetrics(ctx); err == nil {
-			more = text
-		}
-	}
-	own := &responseCapture{header: http.Header{}}
-	// An own request, because the client's headers could ask for another format.
-	plain := &http.Request{Method: http.MethodGet, Header: http.Header{}}
-	promhttp.HandlerFor(e.cfg.Metrics, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(own, plain)
-	w.Header().Set("Content-Type", own.header.Get("Content-Type"))
-	_, _ = w.Write(append(own.body.Bytes(), more...)) // an error means that the client has gone
-}
-
-// responseCapture stores a response in memory.
-type responseCapture struct {
-	header http.Header
-	body   bytes.Buffer
-}
-
-func (c *responseCapture) Header() http.Header         { return c.header }
-func (c *responseCapture) WriteHeader(int)             {}
-func (c *responseCapture) Write(p []byte) (int, error) { return c.body.Write(p) }
 
 // RetireConnections gives clients this time to reconnect to another server that takes over. Until then, it closes every
 // connection after its next answer, and still serves requests that arrive. It then closes the idle connections. Closed

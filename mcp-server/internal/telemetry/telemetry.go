@@ -1,172 +1,178 @@
-// Package telemetry sends a trace of each run to an OpenTelemetry collector, over OTLP.
+// Package telemetry sends traces, metrics and log lines to an OpenTelemetry collector, over OTLP.
 //
 // Threat: code chooses methods, hosts, paths and names of tools, and may write a secret or a long text into them. The
 // collector is outside of CodeForge, and its readers may know less than the operator. A client wants to hide its runs.
 // The collector's answer leads elsewhere, or is long.
 //
-// Contract: attributes have names that the operator chose, words of fixed lists, and numbers. They have no host, no
-// URL, no code, no output and no value of a credential. A slow collector never delays a run: spans wait in a bounded
-// queue, and further ones are dropped. Every run has a trace, even if the client's traceparent is not sampled. The
-// package follows no redirect, and reads at most maxAnswer bytes of an answer. Without an endpoint, it does nothing.
+// Contract: attributes of spans and metrics have names that the operator chose, words of fixed lists, and numbers. They
+// have no host, no URL, no code, no output and no value of a credential. Log lines are those of standard error, without
+// the lines of DEBUG_MODE, which have code and bodies. A slow collector never delays a run: spans and lines wait in
+// bounded queues, and further ones are dropped. Every run has a trace, even if the client's traceparent is not sampled.
+// The package follows no redirect, reads at most maxAnswer bytes of an answer, and does nothing without an endpoint.
 package telemetry
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
+	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/contrib/bridges/otelslog"
+	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/log"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
 
-	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/version"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
-	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 const (
-	// maxExchanges bounds the spans of one run. An attribute of the run has the number of all exchanges.
-	maxExchanges = 128
-	// maxText bounds the value of an attribute, in characters.
-	maxText = 256
+	// maxText bounds the value of an attribute of a span, and maxLine a text of a log line, in bytes.
+	maxText, maxLine = 256, 2 << 10
 	// maxAnswer bounds an answer of the collector, in bytes. The log contains the answer if it is an error.
 	maxAnswer = 4 << 10
 	// sendTime bounds one request to the collector.
 	sendTime = 10 * time.Second
 )
 
-// Recorder records runs. A nil Recorder records nothing. Create it with New.
-type Recorder struct {
-	provider *sdk.TracerProvider
-	tracer   trace.Tracer
+// The signals of Config.
+const (
+	Traces  = "traces"
+	Metrics = "metrics"
+	Logs    = "logs"
+)
+
+// Config configures a Recorder.
+type Config struct {
+	// Endpoint is the URL of the collector. Each signal goes to a path below it, such as /v1/traces.
+	Endpoint string
+	// Signals are the signals to send.
+	Signals []string
+	// Interval is the time between two reports of the metrics.
+	Interval time.Duration
+	Log      *slog.Logger
 }
 
-// New returns a recorder that sends to endpoint/v1/traces, or nil if the endpoint is empty. It does not connect.
-func New(ctx context.Context, endpoint string, log *slog.Logger) (*Recorder, error) {
-	if endpoint == "" {
+// Recorder sends the signals. A nil Recorder sends nothing. Create it with New.
+type Recorder struct {
+	cfg      Config
+	client   *http.Client
+	resource *resource.Resource
+	tracer   trace.Tracer // nil without traces
+	// shutdowns send the waiting data and end the signals in use.
+	shutdowns []func(context.Context) error
+}
+
+// New returns a recorder that sends traces, or nil if the endpoint is empty. It does not connect.
+func New(ctx context.Context, cfg Config) (*Recorder, error) {
+	if cfg.Endpoint == "" {
 		return nil, nil
 	}
-	// It follows no redirects, so mcp-server connects only to the address that the operator chose.
-	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"),
-		otlptracehttp.WithHTTPClient(&http.Client{Timeout: sendTime, CheckRedirect: noRedirect}),
-		otlptracehttp.WithMaxResponseSize(maxAnswer))
-	if err != nil {
-		return nil, err
-	}
+	t := &Recorder{cfg: cfg, client: &http.Client{
+		Timeout: sendTime,
+		// It follows no redirects, so mcp-server connects only to the address that the operator chose.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, resource: resource.NewSchemaless(
+		attribute.String("service.name", "codeforge"), attribute.String("service.version", version.Version),
+		// The counts of several replicas, or of this one after a restart, are different series.
+		attribute.String("service.instance.id", rand.Text()))}
 	failures := &rate.Sometimes{Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		failures.Do(func() {
-			log.Warn("the collector does not accept traces", logline.Tag("mcp"), slog.String("error", err.Error()))
+			cfg.Log.Warn("the collector does not accept the telemetry", logline.Tag("mcp"),
+				slog.String("error", err.Error()))
 		})
 	}))
-	limits := sdk.NewSpanLimits()
+	if !slices.Contains(cfg.Signals, Traces) {
+		return t, nil
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(t.urlOf(Traces)),
+		otlptracehttp.WithHTTPClient(t.client), otlptracehttp.WithMaxResponseSize(maxAnswer))
+	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
-	p := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithRawSpanLimits(limits),
-		// By default, a client's traceparent decides whether its run is recorded.
-		sdk.WithSampler(sdk.AlwaysSample()), sdk.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", "codeforge"), attribute.String("service.version", version.Version))))
-	return &Recorder{p, p.Tracer("codeforge")}, nil
+	// By default, a client's traceparent decides whether its run is recorded.
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithRawSpanLimits(limits),
+		sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithResource(t.resource))
+	t.tracer = p.Tracer("codeforge")
+	t.shutdowns = append(t.shutdowns, p.Shutdown)
+	return t, err
 }
 
-// Close sends the waiting spans, until ctx ends.
-func (t *Recorder) Close(ctx context.Context) error {
+func (t *Recorder) urlOf(signal string) string {
+	return strings.TrimSuffix(t.cfg.Endpoint, "/") + "/v1/" + signal
+}
+
+// ReportMetrics reports the metrics of a gatherer at each interval, and with Close.
+func (t *Recorder) ReportMetrics(ctx context.Context, from prometheus.Gatherer) error {
+	if t == nil || !slices.Contains(t.cfg.Signals, Metrics) {
+		return nil
+	}
+	exporter, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(t.urlOf(Metrics)),
+		otlpmetrichttp.WithHTTPClient(t.client), otlpmetrichttp.WithMaxResponseSize(maxAnswer))
+	if err != nil {
+		return err
+	}
+	p := metric.NewMeterProvider(metric.WithResource(t.resource), metric.WithReader(metric.NewPeriodicReader(exporter,
+		metric.WithInterval(t.cfg.Interval), metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(from))))))
+	t.shutdowns = append(t.shutdowns, p.Shutdown)
+	return nil
+}
+
+// AddTo returns a logger that also sends its lines, with every text cleaned by clean.
+func (t *Recorder) AddTo(l *slog.Logger, clean func(string) string) (*slog.Logger, error) {
+	if t == nil || !slices.Contains(t.cfg.Signals, Logs) {
+		return l, nil
+	}
+	exporter, err := otlploghttp.New(context.Background(), otlploghttp.WithEndpointURL(t.urlOf(Logs)),
+		otlploghttp.WithHTTPClient(t.client), otlploghttp.WithMaxResponseSize(maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	p := sdklog.NewLoggerProvider(sdklog.WithResource(t.resource),
+		sdklog.WithProcessor(publicLines{sdklog.NewBatchProcessor(exporter)}))
+	t.shutdowns = append(t.shutdowns, p.Shutdown)
+	// One text that is not UTF-8 would cost the whole batch: Protobuf refuses it.
+	cut := func(text string) string {
+		return safetext.CutText(strings.ToValidUTF8(clean(text), "\uFFFD"), maxLine, "...")
+	}
+	return logline.AddHandler(l, otelslog.NewHandler("codeforge", otelslog.WithLoggerProvider(p)), cut), nil
+}
+
+// publicLines drops the lines of DEBUG_MODE.
+type publicLines struct{ sdklog.Processor }
+
+// Enabled implements sdklog.Processor.
+func (p publicLines) Enabled(ctx context.Context, param sdklog.EnabledParameters) bool {
+	//defence:telemetry-debug
+	if param.Severity < log.SeverityInfo {
+		return false
+	}
+	return p.Processor.Enabled(ctx, param)
+}
+
+// Close sends the waiting data, until ctx ends.
+func (t *Recorder) Close(ctx context.Context) (err error) {
 	if t == nil {
 		return nil
 	}
-	return t.provider.Shutdown(ctx)
-}
-
-// RecordRun records a run that has ended, with its exchanges. The names of the attributes follow the conventions for
-// MCP, generative AI and HTTP.
-func (t *Recorder) RecordRun(r execution.RunRequest, began time.Time, o execution.Outcome, err error) {
-	if t == nil {
-		return
+	for _, shutdown := range t.shutdowns {
+		err = errors.Join(err, shutdown(ctx))
 	}
-	language := "typescript"
-	if r.Language.IsPython() {
-		language = "python"
-	}
-	attrs := []attribute.KeyValue{
-		attribute.String("mcp.method.name", "tools/call"),
-		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", "execute_code"),
-		attribute.String("codeforge.run", o.Run), attribute.String("codeforge.language", language),
-		attribute.String("codeforge.outcome", cmp.Or(string(o.Exit.Reason), "not_run")),
-		attribute.Int("codeforge.exit_code", o.Exit.Code),
-		attribute.Int64("codeforge.waited_ms", o.Waited.Milliseconds()),
-		attribute.Int("codeforge.exchanges", o.Receipt.Count.Exchanges),
-		attribute.Int("codeforge.denied", o.Receipt.Count.Denied),
-	}
-	if r.Tenant != nil {
-		attrs = append(attrs, attribute.String("codeforge.tenant", r.Tenant.Name))
-	}
-	// The client's trace continues, if its request names one.
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": r.Traceparent})
-	ctx, span := t.tracer.Start(ctx, "tools/call execute_code", trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithTimestamp(began), trace.WithAttributes(attrs...))
-	if err != nil || o.Exit.Code != 0 {
-		span.SetStatus(codes.Error, "")
-	}
-	for _, x := range o.Receipt.Exchanges[:min(len(o.Receipt.Exchanges), maxExchanges)] {
-		t.recordExchange(ctx, x)
-	}
-	span.End()
-}
-
-// recordExchange records an exchange. The requests that an MCP server sent for a call are below the call.
-func (t *Recorder) recordExchange(ctx context.Context, x proxyapi.Exchange) {
-	method := hideOwnMethod(x.Method)
-	name, attrs := method, []attribute.KeyValue{
-		attribute.String("http.request.method", method), attribute.Int("http.response.status_code", x.Status),
-		attribute.Int64("http.request.body.size", x.BytesUp), attribute.Int64("http.response.body.size", x.BytesDown),
-		attribute.String("codeforge.outcome", x.Outcome),
-	}
-	if len(x.APIs) > 0 {
-		attrs = append(attrs, attribute.StringSlice("codeforge.apis", x.APIs))
-	}
-	if x.CalledTool() != "" {
-		// Without the name of the tool, which code writes into the path.
-		name, attrs = "tools/call", append(attrs, attribute.String("mcp.method.name", "tools/call"))
-	}
-	if x.Code != "" {
-		attrs = append(attrs, attribute.String("error.type", x.Code))
-	}
-	if names := convert.Each(x.Swapped, func(s proxyapi.Swap) string { return s.Name }); len(names) > 0 {
-		attrs = append(attrs, attribute.StringSlice("codeforge.credentials", names))
-	}
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(x.At),
-		trace.WithAttributes(attrs...))
-	if x.Outcome != proxyapi.OutcomeServed && x.Outcome != proxyapi.OutcomePlanned {
-		span.SetStatus(codes.Error, "")
-	}
-	for _, caused := range x.Caused[:min(len(x.Caused), maxExchanges)] {
-		t.recordExchange(ctx, caused)
-	}
-	span.End(trace.WithTimestamp(x.At.Add(time.Duration(x.Milliseconds * float64(time.Millisecond)))))
-}
-
-// hideOwnMethod returns a standard method, or "_OTHER" for another one: code may write any text as a method.
-func hideOwnMethod(method string) string {
-	//defence:trace-method
-	if !slices.Contains(standardMethods, method) {
-		return "_OTHER"
-	}
-	return method
-}
-
-var standardMethods = []string{
-	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-	http.MethodOptions,
+	return err
 }

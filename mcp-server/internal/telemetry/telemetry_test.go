@@ -5,22 +5,37 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	logspb "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+	metricspb "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
+
+// open returns a recorder of these signals.
+func open(t *testing.T, url string, log *slog.Logger, signals ...string) *Recorder {
+	t.Helper()
+	rec, err := New(t.Context(), Config{Endpoint: url, Signals: signals, Interval: time.Hour, Log: log})
+	testkit.Must(t, err)
+	return rec
+}
 
 // record sends a run to a collector, and returns its spans and the text of the request.
 func record(t *testing.T, r execution.RunRequest, o execution.Outcome, err error) (spans []*tracepb.Span, all string) {
@@ -37,8 +52,7 @@ func record(t *testing.T, r execution.RunRequest, o execution.Outcome, err error
 		got <- &m
 	}))
 	defer s.Close()
-	rec, err2 := New(t.Context(), s.URL+"/", slog.New(slog.DiscardHandler))
-	testkit.Must(t, err2)
+	rec := open(t, s.URL+"/", slog.New(slog.DiscardHandler), Traces)
 	rec.RecordRun(r, time.Now().Add(-time.Second), o, err)
 	testkit.Must(t, rec.Close(t.Context()))
 	m := <-got
@@ -123,13 +137,70 @@ func TestSampler(t *testing.T) {
 		spans += len(m.ResourceSpans[0].ScopeSpans[0].Spans)
 	}))
 	defer s.Close()
-	rec, err := New(t.Context(), s.URL, slog.New(slog.DiscardHandler))
-	testkit.Must(t, err)
+	rec := open(t, s.URL, slog.New(slog.DiscardHandler), Traces)
 	rec.RecordRun(execution.RunRequest{Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}, time.Now(), execution.Outcome{}, nil)
 	testkit.Must(t, rec.Close(t.Context()))
 	if spans != 1 {
 		t.Errorf("%d spans", spans)
 	}
+}
+
+// sendAll sends a run, the metrics and the lines of a logger with the signals, and closes the recorder, which logs
+// problems to log.
+func sendAll(t *testing.T, url string, log, lines *slog.Logger, signals ...string) error {
+	t.Helper()
+	rec := open(t, url, log, signals...)
+	rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
+	metrics := prometheus.NewRegistry()
+	calls := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calls_total"}, []string{"tool"})
+	calls.WithLabelValues("execute_code").Add(7)
+	metrics.MustRegister(calls)
+	testkit.Must(t, rec.ReportMetrics(t.Context(), metrics))
+	l, err := rec.AddTo(lines, strings.NewReplacer("internal-word", "REDACTED").Replace)
+	testkit.Must(t, err)
+	l.With(logline.Tag("mcp")).WithGroup("g").Warn("a line of internal-word", "key", "internal-word \xff"+strings.Repeat("x", 10_000), "err", errors.New("of internal-word"))
+	l.Debug(">>> code-of-a-run", "body", "code-of-a-run")
+	return rec.Close(t.Context())
+}
+
+// TestSignals: the collector gets the signals of the settings: the metrics with their labels, and the lines of standard
+// error, redacted and cut. It gets no line of DEBUG_MODE.
+// Promise: never-printed
+func TestSignals(t *testing.T) {
+	for _, signals := range [][]string{{Traces, Metrics, Logs}, {Metrics}, {Logs}, {}} {
+		all, stderr := collect(t, signals...)
+		if got := slices.Sorted(maps.Keys(all)); strings.Join(got, " ") != strings.Join(slices.Sorted(slices.Values(signals)), " ") {
+			t.Errorf("want %q, got %q", signals, got)
+		}
+		if text := all[Metrics]; text != "" && (!strings.Contains(text, "calls_total") || !strings.Contains(text, "execute_code") || !strings.Contains(text, "as_double:7") || !strings.Contains(text, "service.instance.id")) {
+			t.Errorf("metrics: %s", text)
+		}
+		if text := all[Logs]; text != "" && (!strings.Contains(text, "a line of REDACTED") || !strings.Contains(text, "of REDACTED") || !strings.Contains(text, "WARN") || strings.Contains(text, "internal-word") || strings.Contains(text, "code-of-a-run") || len(text) > 2*maxLine) {
+			t.Errorf("logs: %s", text)
+		}
+		if !strings.Contains(stderr, "a line of") || !strings.Contains(stderr, "code-of-a-run") || strings.Contains(stderr, "the collector does not accept") {
+			t.Errorf("standard error: %s", stderr)
+		}
+	}
+}
+
+// collect returns the text of each signal that a collector gets, and standard error.
+func collect(t *testing.T, signals ...string) (all map[string]string, stderr string) {
+	t.Helper()
+	all = map[string]string{}
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/v1/")
+		m := map[string]proto.Message{Traces: &collector.ExportTraceServiceRequest{}, Metrics: &metricspb.ExportMetricsServiceRequest{}, Logs: &logspb.ExportLogsServiceRequest{}}[name]
+		body, err := io.ReadAll(r.Body)
+		testkit.Must(t, err)
+		testkit.Must(t, proto.Unmarshal(body, m))
+		all[name] += strings.ReplaceAll(fmt.Sprint(m), "  ", " ")
+	}))
+	defer s.Close()
+	log := &testkit.Buffer{}
+	stderrLog := logline.New(log, "text", nil)
+	testkit.Must(t, sendAll(t, s.URL, stderrLog, stderrLog, signals...))
+	return all, log.String()
 }
 
 // TestHostileCollector: the collector's answer leads to no other server, and fills no log.
@@ -138,46 +209,84 @@ func TestHostileCollector(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
 	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusBadRequest} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Location", other.URL)
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, strings.Repeat("long ", 200_000))
-		}))
-		log := &testkit.Buffer{}
-		rec, err := New(t.Context(), s.URL, slog.New(slog.NewTextHandler(log, nil)))
-		testkit.Must(t, err)
-		rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
-		_ = rec.Close(t.Context())
-		if text := log.String(); elsewhere.Load() > 0 || len(text) == 0 || len(text) > 3*maxAnswer {
-			t.Errorf("%d: %d requests elsewhere, a log of %d bytes", status, elsewhere.Load(), len(text))
+		for _, signal := range []string{Traces, Metrics, Logs} {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Location", other.URL)
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, strings.Repeat("long ", 200_000))
+			}))
+			log := &testkit.Buffer{}
+			err := sendAll(t, s.URL, slog.New(slog.NewTextHandler(log, nil)), slog.New(slog.DiscardHandler), signal)
+			if text := fmt.Sprint(err, log); elsewhere.Load() > 0 || text == "<nil>" || len(text) > 3*maxAnswer {
+				t.Errorf("%s, %d: %d requests elsewhere, %d bytes: %.1000s", signal, status, elsewhere.Load(), len(text), text)
+			}
+			s.Close()
 		}
-		s.Close()
+	}
+}
+
+// TestRareLines: a collector that refuses each request causes one line in a minute, which is not sent to it.
+func TestRareLines(t *testing.T) {
+	requests := atomic.Int32{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer s.Close()
+	log := &testkit.Buffer{}
+	rec, err := New(t.Context(), Config{Endpoint: s.URL, Signals: []string{Metrics}, Interval: time.Millisecond, Log: logline.New(log, "text", nil)})
+	testkit.Must(t, err)
+	testkit.Must(t, rec.ReportMetrics(t.Context(), prometheus.NewRegistry()))
+	testkit.WaitFor(t, func() bool { return requests.Load() > 20 })
+	_ = rec.Close(t.Context())
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "404") {
+		t.Errorf("%d lines: %s", n, log)
 	}
 }
 
 // TestUnused: without an endpoint there is no recorder, and nil records nothing.
 func TestUnused(t *testing.T) {
-	rec, err := New(t.Context(), "", nil)
+	rec, err := New(t.Context(), Config{Signals: []string{Traces, Metrics, Logs}})
 	if rec != nil || err != nil {
 		t.Fatal(rec, err)
 	}
+	before, log := runtime.NumGoroutine(), slog.New(slog.DiscardHandler)
 	rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
+	testkit.Must(t, rec.ReportMetrics(t.Context(), prometheus.NewRegistry()))
+	if l, err := rec.AddTo(log, nil); l != log || err != nil || runtime.NumGoroutine() > before {
+		t.Error(l, err)
+	}
 	testkit.Must(t, rec.Close(t.Context()))
 }
 
-// TestSlowCollector: a collector that does not answer delays no run, and the queue is bounded.
+// TestSlowCollector: a collector that does not answer delays no run and no line, and the queues are bounded.
 func TestSlowCollector(t *testing.T) {
 	done := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-done }))
 	defer s.Close()
 	defer close(done)
-	rec, err := New(t.Context(), s.URL, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	rec := open(t, s.URL, log, Traces, Logs)
+	l, err := rec.AddTo(log, strings.Clone)
 	testkit.Must(t, err)
-	began := time.Now()
-	for range 10_000 {
+	began, before := time.Now(), readHeap()
+	for range 20_000 {
 		rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
+		l.Info("a line", "key", strings.Repeat("x", 2*maxLine))
 	}
 	if took := time.Since(began); took > testkit.Patience/10 {
-		t.Errorf("10,000 runs took %v", took)
+		t.Errorf("20,000 runs took %v", took)
 	}
+	// Without bounds, the lines alone would take 40 MB.
+	if grew := readHeap() - before; grew > 20<<20 {
+		t.Errorf("the queues take %d bytes", grew)
+	}
+}
+
+// readHeap returns the memory in use after a collection, in bytes.
+func readHeap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
