@@ -22,6 +22,10 @@ func (s *Settings) completeLogins() (mistakes Error) {
 		mistakes = append(mistakes, Mistake{"MCP_ALLOWED_ORIGINS", "set without a token",
 			"MCP_TOKENS_FILE or MCP_AUTH_TOKEN with it"})
 	}
+	if (s.OIDC.IntrospectionID == "") != (s.OIDC.IntrospectionSecretFile == "") {
+		mistakes = append(mistakes, Mistake{"OIDC_INTROSPECTION_ID", "one of two settings",
+			"OIDC_INTROSPECTION_SECRET_FILE with it"})
+	}
 	if s.OIDC.Issuer == "" {
 		return mistakes
 	}

@@ -17,6 +17,8 @@
 //	OIDC_SCOPES=               comma separated: scopes that clients should request
 //	OIDC_CLAIM=sub             claim that names the login of a tenant
 //	OIDC_CA_FILE=              PEM of the authorities of the identity provider
+//	OIDC_INTROSPECTION_ID=     client ID with which mcp-server asks the provider about tokens; empty: they are JWTs
+//	OIDC_INTROSPECTION_SECRET_FILE= a file with the client's secret
 //	SANDBOX_SLOTS=8            runs at the same time, 1 to 100
 //	SANDBOX_WARM=2             interpreters kept warm, 0 to SANDBOX_SLOTS; the default is 1 for one slot
 //	SANDBOX_WARM_PYTHON=0      interpreters of Python kept warm, 0 to SANDBOX_SLOTS
@@ -143,6 +145,9 @@ type OIDC struct {
 	Scopes []string
 	Claim  string
 	CAFile string
+	// IntrospectionID is the client ID of this server at the provider, and IntrospectionSecretFile the path of its secret.
+	// Both are empty without introspection.
+	IntrospectionID, IntrospectionSecretFile string
 }
 
 // Collector are the settings of an OpenTelemetry collector.
@@ -218,6 +223,10 @@ func settingSpecs() []settingSpec {
 		}},
 		{"OIDC_CLAIM", "sub", func(s *Settings, t string) string { return parseHeader(t, &s.OIDC.Claim) }},
 		{"OIDC_CA_FILE", "", readPath("a PEM file", func(s *Settings) *string { return &s.OIDC.CAFile })},
+		{"OIDC_INTROSPECTION_ID", "", func(s *Settings, t string) string { return parseHeader(t, &s.OIDC.IntrospectionID) }},
+		{"OIDC_INTROSPECTION_SECRET_FILE", "", readPath("a file with a secret", func(s *Settings) *string {
+			return &s.OIDC.IntrospectionSecretFile
+		})},
 		{"SANDBOX_SLOTS", "8", func(s *Settings, t string) string { return parseInt(t, 1, slot.Max, &s.Slots) }},
 		{"SANDBOX_WARM", "2", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.Warm) }},
 		{"SANDBOX_WARM_PYTHON", "0", func(s *Settings, t string) string { return parseInt(t, 0, slot.Max, &s.WarmPython) }},

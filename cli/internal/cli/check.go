@@ -128,6 +128,7 @@ func findMissing(w envVariables) []checkFinding {
 		{"SANDBOX_PROGRAMS", true, "the path of a folder"},
 		{"DATABASE_CA_FILE", false, "the path of a PEM file"},
 		{"OIDC_CA_FILE", false, "the path of a PEM file"},
+		{"OIDC_INTROSPECTION_SECRET_FILE", false, "the path of a file with a secret"},
 	} {
 		path := w.getenv(s.name)
 		if path == "" {

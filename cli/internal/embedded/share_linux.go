@@ -21,6 +21,7 @@ var shared = [...]struct{ name, folder, file string }{
 	{"MCP_TOKENS_FILE", "tenants", "tokens.json"},
 	{"DATABASE_CA_FILE", "", "database-ca.pem"},
 	{"OIDC_CA_FILE", "", "oidc-ca.pem"},
+	{"OIDC_INTROSPECTION_SECRET_FILE", "", "oidc-secret"},
 }
 
 // shareFiles copies the files of shared for mcp-server, whose user may be unable to read them. Until ctx ends, it

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func (p tlsProxies) open(t *testing.T, dial func(context.Context) (net.Conn, err
 			r.SetXForwarded()
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "behind", r.In.Host
 		},
-		Transport:     &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }},
+		Transport:     &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }},
 		FlushInterval: -1,
 	})
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}}
@@ -181,17 +182,39 @@ func readLine(t *testing.T, lines <-chan string, word string) string {
 	}
 }
 
-// startWithProvider starts a real OpenID provider and the program behind a TLS proxy, for the tenant ann. It returns the
-// public URL.
-func startWithProvider(t *testing.T, proxies tlsProxies) (*program, string) {
+// startProvider starts a real OpenID provider with tokens in a format. It cannot be reached while away. It returns its
+// issuer.
+func startProvider(t *testing.T, proxies tlsProxies, format string, away *atomic.Bool) string {
 	t.Helper()
 	modules := testkit.InstallPackages(t, "oidc", "oidc-provider@9.13.3")
 	socket := filepath.Join(t.TempDir(), "oidc.sock")
-	issuer := proxies.open(t, func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", socket) })
-	if line := <-proxies.startNode(t, modules, "provider.mjs", issuer, socket); line != "ready" {
+	issuer := proxies.open(t, func(ctx context.Context) (net.Conn, error) {
+		if away.Load() {
+			return nil, errors.New("away")
+		}
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	})
+	if line := <-proxies.startNode(t, modules, "provider.mjs", issuer, socket, format); line != "ready" {
 		t.Fatalf("the provider: %s", line)
 	}
-	return startBehind(t, proxies, `{"tenants": {"ann": {"logins": ["ann"], "apis": ["stripe"]}}}`, map[string]string{"OIDC_ISSUER": issuer, "OIDC_CA_FILE": proxies.file, "OIDC_SCOPES": "openid"})
+	return issuer
+}
+
+// startWithProvider starts a provider and the program behind a TLS proxy, for the tenant ann. The program asks the
+// provider about opaque tokens. It returns the public URL.
+func startWithProvider(t *testing.T, proxies tlsProxies, format string) (*program, string) {
+	t.Helper()
+	return startAsking(t, proxies, startProvider(t, proxies, format, new(atomic.Bool)), format)
+}
+
+func startAsking(t *testing.T, proxies tlsProxies, issuer, format string) (*program, string) {
+	t.Helper()
+	env := map[string]string{"OIDC_ISSUER": issuer, "OIDC_CA_FILE": proxies.file, "OIDC_SCOPES": "openid"}
+	if format == "opaque" {
+		env["OIDC_INTROSPECTION_ID"], env["OIDC_INTROSPECTION_SECRET_FILE"] = "forge", filepath.Join(t.TempDir(), "secret")
+		testkit.Must(t, os.WriteFile(env["OIDC_INTROSPECTION_SECRET_FILE"], []byte("secret of the forge\n"), 0o600))
+	}
+	return startBehind(t, proxies, `{"tenants": {"ann": {"logins": ["ann"], "apis": ["stripe"]}}}`, env)
 }
 
 // startBehind starts the program behind a TLS proxy, and returns the public URL.
@@ -207,12 +230,19 @@ func startBehind(t *testing.T, proxies tlsProxies, tenants string, env map[strin
 	return p, public
 }
 
-// TestOfficialOAuthClient: the official SDK's own client finds the provider, registers, logs in, and refreshes its token.
-// A user who is in no tenant gets no further.
+// TestOfficialOAuthClient: the official SDK's own client finds the provider, registers, logs in, and refreshes its token,
+// with JWTs and with opaque tokens. A user who is in no tenant gets no further.
 func TestOfficialOAuthClient(t *testing.T) {
 	t.Parallel()
+	for _, format := range []string{"jwt", "opaque"} {
+		t.Run(format, func(t *testing.T) { driveOfficial(t, format) })
+	}
+}
+
+func driveOfficial(t *testing.T, format string) {
+	t.Helper()
 	proxies, modules := newProxies(t), testkit.InstallClients(t)
-	_, public := startWithProvider(t, proxies)
+	_, public := startWithProvider(t, proxies, format)
 	drive := func(name string) <-chan string {
 		lines := proxies.startNode(t, modules, "login.mjs", public+"/mcp")
 		if page := proxies.newUser(t, name, nil).follow(t, readLine(t, lines, "open")); !strings.Contains(page, "logged in") {
@@ -240,7 +270,7 @@ func TestOfficialOAuthClient(t *testing.T) {
 func TestRemoteOAuthClient(t *testing.T) {
 	t.Parallel()
 	proxies, modules := newProxies(t), testkit.InstallClients(t)
-	_, public := startWithProvider(t, proxies)
+	_, public := startWithProvider(t, proxies, "jwt")
 	driveRemote(t, proxies, modules, public, proxies.newUser(t, "ann", nil))
 }
 

@@ -55,11 +55,13 @@ func (d *daemon) openLogins(checks *guard.Config) (metadata http.Handler, err er
 func (d *daemon) useProvider(checks *guard.Config) error {
 	s := d.settings
 	verifier, err := accesstoken.New(accesstoken.Config{
-		Issuer: s.OIDC.Issuer, Audience: s.OIDC.Audience, Claim: s.OIDC.Claim, CAFile: s.OIDC.CAFile, Log: d.log,
+		Issuer: s.OIDC.Issuer, Audience: s.OIDC.Audience, Claim: s.OIDC.Claim, CAFile: s.OIDC.CAFile,
+		ClientID: s.OIDC.IntrospectionID, SecretFile: s.OIDC.IntrospectionSecretFile, Log: d.log,
 	})
 	if err != nil {
 		return err
 	}
+	checks.CanRevoke = s.OIDC.IntrospectionID != ""
 	unknown := &rate.Sometimes{Interval: time.Second}
 	checks.Login = func(ctx context.Context, token string) (guard.Login, error) {
 		l, err := verifier.Verify(ctx, token)

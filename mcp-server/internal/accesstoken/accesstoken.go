@@ -4,7 +4,9 @@
 // provider issued for another server. It may send many, to make this server send requests to the provider.
 //
 // Contract: a token counts only if the issuer signed it with one of its current keys and an asymmetric algorithm, if it
-// has not expired, and if its only audience is this server. No error and no log line contains a token.
+// has not expired, and if its only audience is this server. With introspection, the issuer's answer replaces the
+// signature: it is asked again half a second later, and without an answer a token does not count. No error and no log
+// line contains a token or the secret.
 package accesstoken
 
 import (
@@ -18,6 +20,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +39,10 @@ type Config struct {
 	Claim string
 	// CAFile is a PEM file of authorities for the provider's certificate. If empty, the system's authorities count.
 	CAFile string
-	Log    *slog.Logger
+	// ClientID and SecretFile, a file with the client's secret, are those of this server at the provider. With them, the
+	// provider is asked about each token. If empty, tokens are JWTs.
+	ClientID, SecretFile string
+	Log                  *slog.Logger
 }
 
 // Login is what a valid token says.
@@ -53,9 +59,12 @@ type Verifier struct {
 	cfg    Config
 	client *http.Client
 
-	mu      sync.Mutex // held while the provider's metadata is read
-	tokens  *oidc.IDTokenVerifier
-	refusal rate.Sometimes // logs a refusal
+	introspector *introspector // nil without introspection
+
+	mu       sync.Mutex // held while the provider's metadata is read
+	tokens   *oidc.IDTokenVerifier
+	endpoint string         // of introspection
+	refusal  rate.Sometimes // logs a refusal
 }
 
 const (
@@ -86,40 +95,66 @@ func New(cfg Config) (*Verifier, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &Verifier{
-		cfg: cfg,
-		client: &http.Client{
-			Timeout:   fetchTime,
-			Transport: &boundedTransport{next: transport, limit: rate.NewLimiter(rate.Every(fetchPause), fetchBurst)},
+	newClient := func(limit time.Duration, rates *rate.Limiter) *http.Client {
+		return &http.Client{
+			Timeout:   limit,
+			Transport: &boundedTransport{next: transport, limit: rates},
 			CheckRedirect: func(*http.Request, []*http.Request) error {
-				return http.ErrUseLastResponse // the keys come from the issuer itself
+				return http.ErrUseLastResponse // the keys and the answers come from the issuer itself
 			},
-		},
+		}
+	}
+	v := &Verifier{
+		cfg: cfg, client: newClient(fetchTime, rate.NewLimiter(rate.Every(fetchPause), fetchBurst)),
 		refusal: rate.Sometimes{Interval: time.Second},
-	}, nil
+	}
+	if cfg.ClientID != "" {
+		if _, err := os.ReadFile(cfg.SecretFile); err != nil {
+			return nil, fmt.Errorf("OIDC_INTROSPECTION_SECRET_FILE: %w", err)
+		}
+		v.introspector = &introspector{
+			client: newClient(askTime, rate.NewLimiter(rate.Inf, 0)), limit: rate.NewLimiter(askRate, askBurst),
+			active: map[string]activeToken{},
+		}
+	}
+	return v, nil
 }
 
 // Verify returns the login of a token. The error wraps auth.ErrInvalidToken, unless the provider cannot be reached.
 func (v *Verifier) Verify(ctx context.Context, token string) (Login, error) {
-	tokens, err := v.discover(ctx)
+	tokens, endpoint, err := v.discover(ctx)
 	if err != nil {
 		return Login{}, err
+	}
+	if v.introspector != nil {
+		return v.introspect(ctx, endpoint, token)
 	}
 	verified, err := tokens.Verify(ctx, token)
 	if err != nil {
 		return Login{}, v.refuse(err)
 	}
-	// If a token is for several servers, each server could replay it.
-	//defence:login-audience
-	if len(verified.Audience) != 1 {
-		return Login{}, v.refuse(fmt.Errorf("the token has %d audiences, %q; want only %q", len(verified.Audience),
-			verified.Audience, v.cfg.Audience))
+	var claims map[string]json.RawMessage
+	if err = verified.Claims(&claims); err == nil {
+		err = v.checkAudience(verified.Audience)
 	}
-	names, err := v.readNames(verified)
+	if err != nil {
+		return Login{}, v.refuse(err)
+	}
+	names, err := v.readNames(verified.Subject, claims)
 	if err != nil {
 		return Login{}, v.refuse(err)
 	}
 	return Login{Subject: verified.Subject, Names: names, Expires: verified.Expiry}, nil
+}
+
+// checkAudience refuses a token that is not for this server alone.
+func (v *Verifier) checkAudience(audience []string) error {
+	// If a token is for several servers, each server could replay it.
+	//defence:login-audience
+	if len(audience) != 1 || audience[0] != v.cfg.Audience {
+		return fmt.Errorf("the token has %d audiences, %q; want only %q", len(audience), audience, v.cfg.Audience)
+	}
+	return nil
 }
 
 // refuse logs the reason for a refusal, at most once a second, and returns an error without it.
@@ -131,46 +166,60 @@ func (v *Verifier) refuse(reason error) error {
 }
 
 // readNames returns the values of the claim.
-func (v *Verifier) readNames(token *oidc.IDToken) ([]string, error) {
-	var claims map[string]json.RawMessage
-	if err := token.Claims(&claims); err != nil {
-		return nil, err
-	}
-	if token.Subject == "" {
+func (v *Verifier) readNames(subject string, claims map[string]json.RawMessage) ([]string, error) {
+	if subject == "" {
 		return nil, errors.New("the token has no sub")
 	}
 	// Many providers let users enter any address.
 	if v.cfg.Claim == "email" && string(claims["email_verified"]) != "true" {
 		return nil, errors.New("the provider has not verified the token's email")
 	}
-	value := claims[v.cfg.Claim]
-	var name string
-	if json.Unmarshal(value, &name) == nil && name != "" {
-		return []string{name}, nil
-	}
-	var names []string
-	if json.Unmarshal(value, &names) != nil || len(names) == 0 {
+	names := readTexts(claims[v.cfg.Claim])
+	if len(names) == 0 {
 		return nil, fmt.Errorf("the token has no claim %q with a text or a list of texts", v.cfg.Claim)
 	}
 	return names, nil
 }
 
-// discover returns the verifier of the provider's tokens. The first call reads the provider's metadata.
-func (v *Verifier) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+// readTexts returns a text or a list of texts, or nil if a value is neither or an empty text.
+func readTexts(value json.RawMessage) (texts []string) {
+	var text string
+	if json.Unmarshal(value, &text) == nil && text != "" {
+		return []string{text}
+	}
+	if json.Unmarshal(value, &texts) != nil {
+		return nil
+	}
+	return texts
+}
+
+// discover returns the verifier of the provider's tokens, and the endpoint of introspection. The first call reads the
+// provider's metadata.
+func (v *Verifier) discover(ctx context.Context) (*oidc.IDTokenVerifier, string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.tokens != nil {
-		return v.tokens, nil
+		return v.tokens, v.endpoint, nil
 	}
 	// Not cancelled with the request: others wait for the same answer.
 	ctx = oidc.ClientContext(context.WithoutCancel(ctx), v.client)
 	provider, err := oidc.NewProvider(ctx, v.cfg.Issuer)
-	if err != nil {
-		_ = v.refuse(err)
-		return nil, errors.New("the identity provider cannot be used now; the server's log has the reason")
+	var metadata struct {
+		Introspection string `json:"introspection_endpoint"`
 	}
+	if err == nil {
+		err = provider.Claims(&metadata)
+	}
+	// The secret goes there.
+	if err == nil && v.introspector != nil && !strings.HasPrefix(metadata.Introspection, "https://") {
+		err = errors.New("the provider's metadata has no introspection_endpoint with https")
+	}
+	if err != nil {
+		return nil, "", v.reportAway(err)
+	}
+	v.endpoint = metadata.Introspection
 	v.tokens = provider.VerifierContext(ctx, &oidc.Config{ClientID: v.cfg.Audience, SupportedSigningAlgs: algorithms})
-	return v.tokens, nil
+	return v.tokens, v.endpoint, nil
 }
 
 // boundedTransport bounds the rate of requests, and the size of answers.

@@ -11,12 +11,35 @@ import (
 // TestDisarmed: without these defences, their attacks succeed. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	f := fakepeers.NewIssuer(t)
-	t.Run("login-audience", func(t *testing.T) {
+	t.Run("login-audience-jwt", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "login-audience")
 		v, _ := open(t, f, "sub")
 		both := f.Claims(audience, "ann", map[string]any{"aud": []string{audience, "https://other.example.com"}})
 		if _, err := v.Verify(t.Context(), f.SignClaims(t, both)); err != nil {
 			t.Errorf("the attack is stopped by something else: %v", err)
+		}
+	})
+	for name, answers := range wrongAnswers() {
+		if name == "" {
+			continue // no defence of this package
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("CODEFORGE_DISARM", name)
+			if err := ask(t, newAsked(t), answers[0]); err != nil {
+				t.Errorf("the attack is stopped by something else: %v", err)
+			}
+		})
+	}
+	t.Run("introspect-fresh", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "introspect-fresh")
+		if !revoke(t) {
+			t.Error("the attack is stopped by something else")
+		}
+	})
+	t.Run("introspect-flood", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "introspect-flood")
+		if n, _ := floodTokens(t); n < 500 {
+			t.Errorf("the attack is stopped by something else: %d questions", n)
 		}
 	})
 	t.Run("login-fetches", func(t *testing.T) {

@@ -22,6 +22,8 @@ import (
 type FakeIssuer struct {
 	// URL is the issuer. CAFile is a PEM file for its certificate.
 	URL, CAFile string
+	// Introspect serves the introspection endpoint. It may be nil.
+	Introspect http.HandlerFunc
 
 	mu      sync.Mutex
 	key     jose.JSONWebKey // private
@@ -39,8 +41,11 @@ func NewIssuer(tb testing.TB) *FakeIssuer {
 		_ = json.NewEncoder(w).Encode(v)
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"issuer": f.URL, "jwks_uri": f.URL + "/keys"})
+		answer(w, map[string]any{
+			"issuer": f.URL, "jwks_uri": f.URL + "/keys", "introspection_endpoint": f.URL + "/introspect",
+		})
 	})
+	mux.HandleFunc("POST /introspect", func(w http.ResponseWriter, r *http.Request) { f.Introspect(w, r) })
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()

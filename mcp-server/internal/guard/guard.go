@@ -12,7 +12,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -42,7 +41,8 @@ type Config struct {
 	// Login verifies an access token of an identity provider, or of package authserver. It returns an error that wraps
 	// auth.ErrInvalidToken if the token is not valid. If nil, there are no logins.
 	Login func(ctx context.Context, token string) (Login, error)
-	// CanRevoke means that Login also refuses revoked tokens. Then a stream ends within two seconds of the revocation.
+	// CanRevoke means that Login also refuses revoked tokens. Then a stream ends within two seconds of the revocation, or
+	// if Login cannot verify its token.
 	CanRevoke bool
 	// MetadataURL is the URL of the metadata that clients need for a login.
 	MetadataURL string
@@ -261,12 +261,12 @@ func (g *Guard) requireLogin() http.Handler {
 // revokeTime is the interval between checks of the token of a stream.
 const revokeTime = time.Second
 
-// endIfRevoked calls end once a token is not valid any more. It returns if ctx ends.
+// endIfRevoked calls end once a token is not valid any more, or cannot be verified. It returns if ctx ends.
 func (g *Guard) endIfRevoked(ctx context.Context, token string, end func()) {
 	for range timing.EachTick(ctx, revokeTime) {
 		_, err := g.login(ctx, token)
 		//defence:client-stream
-		if errors.Is(err, auth.ErrInvalidToken) {
+		if err != nil {
 			end()
 		}
 	}

@@ -1,0 +1,168 @@
+package accesstoken
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"github.com/codeforge-mcp/codeforge/internal/logline"
+)
+
+const (
+	// freshTime is how long an answer of the provider counts. With the interval at which streams are checked, a stream
+	// ends within two seconds of the revocation of its token.
+	freshTime = 500 * time.Millisecond
+	// askTime bounds a question to the provider.
+	askTime = 3 * time.Second
+	// askRate bounds the questions about unknown tokens in a second, after askBurst at once. maxActive bounds the known
+	// tokens.
+	askRate, askBurst = 20, 100
+	maxActive         = 4096
+)
+
+var errAway = errors.New("the identity provider cannot be used now; the server's log has the reason")
+
+// introspector asks the provider about tokens (RFC 7662).
+type introspector struct {
+	client  *http.Client
+	limit   *rate.Limiter
+	flights singleflight.Group
+
+	mu     sync.Mutex
+	active map[string]activeToken // by the SHA-256 of the token
+}
+
+// activeToken is a token that was valid at a time.
+type activeToken struct {
+	login Login
+	at    time.Time
+}
+
+// introspect returns the login of a token by the provider's answer. Concurrent requests with a token share a question.
+func (v *Verifier) introspect(ctx context.Context, endpoint, token string) (Login, error) {
+	in := v.introspector
+	sum := sha256.Sum256([]byte(token))
+	key := string(sum[:])
+	in.mu.Lock()
+	known, ok := in.active[key]
+	in.mu.Unlock()
+	if ok {
+		//defence:introspect-fresh permits
+		if time.Since(known.at) < freshTime {
+			return known.login, nil
+		}
+	}
+	// Forged tokens cost their sender little. They must not use up the questions about the tokens in use.
+	//defence:introspect-flood
+	if !ok && !in.limit.Allow() {
+		return Login{}, errTooMany
+	}
+	login, err, _ := in.flights.Do(key, func() (any, error) {
+		began := time.Now() // a revocation during a slow answer counts
+		// Not cancelled with the request: others wait for the same answer.
+		claims, err := v.ask(context.WithoutCancel(ctx), endpoint, token)
+		if err != nil {
+			return Login{}, v.reportAway(err)
+		}
+		login, err := v.checkAnswer(claims)
+		if err != nil {
+			err = v.refuse(err)
+		}
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if len(in.active) >= maxActive {
+			maps.DeleteFunc(in.active, func(_ string, a activeToken) bool { return time.Since(a.at) > time.Minute })
+		}
+		delete(in.active, key)
+		if err == nil && len(in.active) < maxActive {
+			in.active[key] = activeToken{login, began}
+		}
+		return login, err
+	})
+	return login.(Login), err
+}
+
+// ask returns the answer of the provider's endpoint about a token.
+func (v *Verifier) ask(ctx context.Context, endpoint, token string) (claims map[string]json.RawMessage, err error) {
+	secret, err := os.ReadFile(v.cfg.SecretFile)
+	if err != nil {
+		return nil, err
+	}
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	// RFC 6749, section 2.3.1: both are encoded as in a form.
+	r.SetBasicAuth(url.QueryEscape(v.cfg.ClientID), url.QueryEscape(strings.TrimSpace(string(secret))))
+	resp, err := v.introspector.client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the introspection endpoint answered %s", resp.Status)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&claims); err != nil {
+		return nil, fmt.Errorf("the introspection endpoint answered no JSON object: %w", err)
+	}
+	return claims, nil
+}
+
+// checkAnswer returns the login of an answer. The rules are those of a JWT.
+func (v *Verifier) checkAnswer(claims map[string]json.RawMessage) (Login, error) {
+	var issuer, kind, subject string
+	var expires, notBefore float64
+	for name, to := range map[string]any{
+		"iss": &issuer, "token_type": &kind, "sub": &subject, "exp": &expires, "nbf": &notBefore,
+	} {
+		if text, ok := claims[name]; ok && json.Unmarshal(text, to) != nil {
+			return Login{}, fmt.Errorf("the provider's answer has a wrong %s", name)
+		}
+	}
+	end := time.Unix(int64(expires), 0)
+	switch {
+	//defence:introspect-active
+	case string(claims["active"]) != "true":
+		return Login{}, errors.New("the token is not active: forged, expired or revoked")
+	//defence:introspect-issuer
+	case issuer != v.cfg.Issuer:
+		return Login{}, fmt.Errorf("the token is of the issuer %q; want %q", issuer, v.cfg.Issuer)
+	//defence:introspect-expiry
+	case !time.Now().Before(end) || time.Now().Unix() < int64(notBefore):
+		return Login{}, errors.New("the token has expired, has no exp, or is not valid yet")
+	// The holder of such a token must prove a key (RFC 8705, RFC 9449), and here it would count without.
+	//defence:introspect-bound
+	case claims["cnf"] != nil || kind != "" && !strings.EqualFold(kind, "Bearer"):
+		return Login{}, errors.New("the token is bound to a key of its client, or is not an access token")
+	}
+	if err := v.checkAudience(readTexts(claims["aud"])); err != nil {
+		return Login{}, err
+	}
+	names, err := v.readNames(subject, claims)
+	return Login{Subject: subject, Names: names, Expires: end}, err
+}
+
+// reportAway logs the reason why the provider cannot be used, at most once a second, and returns an error without it.
+func (v *Verifier) reportAway(reason error) error {
+	v.refusal.Do(func() {
+		v.cfg.Log.Warn("the identity provider cannot be used now", logline.Tag("mcp"),
+			slog.String("reason", reason.Error()))
+	})
+	return errAway
+}
