@@ -41,6 +41,30 @@
   for (const name of own) Deno.env.delete(name);
 }
 
+// Deno loads about a hundred modules when code reads the global process, which takes longer than most code runs. Most code
+// reads process.env only. So a proxy answers that, and lets Deno load the rest on any other use.
+{
+  const given = Object.getOwnPropertyDescriptor(globalThis, "process");
+  const load = () => (Object.defineProperty(globalThis, "process", given), globalThis.process);
+  // knows returns whether read can answer for a property. All else goes to the object that whole returns.
+  const answer = (whole, knows, read) => new Proxy({}, Object.fromEntries(
+    Object.getOwnPropertyNames(Reflect).map((trap) => [trap, (_, ...args) => {
+      if (trap === "get" && knows(args[0])) return read(args[0]);
+      if (trap === "get" || trap === "set") args.pop(); // the receiver, which would be the proxy
+      const out = Reflect[trap](whole(), ...args);
+      if (trap === "getOwnPropertyDescriptor" && out) out.configurable = true; // a proxy may not say false
+      return out;
+    }]),
+  ));
+  const isName = (key) => typeof key === "string" && key !== "" && !/[=\0]/.test(key) && !(key in Object.prototype);
+  const env = answer(() => load().env, isName, (key) => Deno.env.get(key));
+  const whole = answer(load, (key) => key === "env", () => env);
+  Object.defineProperty(globalThis, "process", {
+    get: () => whole, enumerable: given.enumerable, configurable: true,
+    set: (value) => Object.defineProperty(globalThis, "process", { ...given, get: () => value }),
+  });
+}
+
 // show(pathOrBytes) adds an image or a sound to the answer of execute_code. mcp-server checks the data.
 {
   let files = 0, bytes = 0;

@@ -66,6 +66,12 @@ var programs = []struct{ name, code string }{
 		"const m = Deno.memoryUsage();\n" +
 		"console.log(m.heapUsed > 1e5, typeof m.rss);\n" +
 		"try { console.log(typeof Deno.execPath()); } catch (e) { console.log(e.name); }\n"}, // rss is 0: there is no /proc to read it from
+	{"process", "const p = process, { env } = p;\nconsole.log(env.NO_SUCH, typeof env.HOME, env[''], env['a=b'], 'HOME' in env, typeof env.toString, String(env));\n" +
+		"process.env.X = '1';\nconsole.log(Deno.env.get('X'), typeof env.X, delete env.X, env.X, { ...env }.HOME === env.HOME, String(p), p instanceof Object);\n" +
+		"console.log(Object.keys(p).join(), Object.getOwnPropertyNames(Object.getOwnPropertyDescriptors(process)).length);\n" +
+		"process.on('exit', () => console.log('exit'));\np.on('exit', function () { console.log('exit', this === process); });\np.exitCode = 3;\nprocess.nextTick(() => console.log('tick'));\n" +
+		"import real from 'node:process';\nconsole.log(real === process, process.exitCode, p.argv.length, p.pid === real.pid, p.versions.node === real.versions.node);\n"},
+	{"process replaced", "globalThis.process = { env: { A: 'b' } };\nconsole.log(process.env.A, Object.keys(process));\n"},
 	{"node built-ins", "import { createHash } from 'node:crypto';\nimport path from 'node:path';\nimport { Buffer } from 'node:buffer';\nconsole.log(createHash('sha256').update('x').digest('hex'), path.join('a', '..', 'b'), Buffer.from('hi').toString('base64'));\n"},
 	{"worker", "const w = new Worker(URL.createObjectURL(new Blob(['postMessage(40 + 2)'], { type: 'text/javascript' })), { type: 'module' });\nw.onmessage = (e) => { console.log(e.data); w.terminate(); };\n"},
 	{"localStorage", "localStorage.setItem('k', 'v');\nconsole.log(localStorage.length);\n"},
