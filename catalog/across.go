@@ -313,13 +313,13 @@ func (l *loadState) warnTwoRegistries() {
 		if a.Server == nil || a.Server.Package == "" || a.Server.Registry == "" {
 			continue
 		}
-		other := first[a.Server.Package]
-		if other == nil {
-			first[a.Server.Package] = a
-			continue
-		}
-		if strings.TrimRight(other.Server.Registry, "/") != strings.TrimRight(a.Server.Registry, "/") {
-			l.addWarning(a, "mcp.registry", "another registry for "+a.Server.Package+" than in apis/"+other.Name+
+		pkg := a.Server.PackageToInstall()
+		other := first[pkg]
+		switch {
+		case other == nil:
+			first[pkg] = a
+		case strings.TrimRight(other.Server.Registry, "/") != strings.TrimRight(a.Server.Registry, "/"):
+			l.addWarning(a, "mcp.registry", "another registry for "+pkg+" than in apis/"+other.Name+
 				": CodeForge installs a package once, from the registry of the server that needs it first", "one registry for both")
 		}
 	}

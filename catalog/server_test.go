@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,5 +74,35 @@ func TestServerVersion(t *testing.T) {
 			t.Errorf("%s and %s are one version", mcp, other)
 		}
 		seen[v] = mcp
+	}
+}
+
+// TestTwoRegistries: two servers that share an installation should name one registry. The program of a package does not
+// matter, and another version or constraint is another installation.
+func TestTwoRegistries(t *testing.T) {
+	config := func(pkg, registry, more string) string {
+		return `{"description": "A", "mcp": {"package": "` + pkg + `", "registry": "https://` + registry + `"` + more + `}}`
+	}
+	first := config("npm:x@1.0.0/a", "one.example.com/npm", "")
+	for name, c := range map[string]struct {
+		second string
+		warns  bool
+	}{
+		"another registry":   {config("npm:x@1.0.0/b", "two.example.com/npm", ""), true},
+		"the same":           {config("npm:x@1.0.0/b", "one.example.com/npm/", ""), false},
+		"another version":    {config("npm:x@1.0.1/a", "two.example.com/npm", ""), false},
+		"the usual registry": {`{"description": "A", "mcp": {"package": "npm:x@1.0.0/a"}}`, false},
+	} {
+		_, problems := catalog.Load(writeTree(t, map[string]string{"a/config.json": first, "b/config.json": c.second}), catalog.Options{})
+		text := problems.String()
+		if got := strings.Contains(text, "another registry for npm:x@1.0.0 than in apis/a"); got != c.warns || !c.warns && len(problems) > 0 {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	_, problems := catalog.Load(writeTree(t, map[string]string{
+		"a/config.json": config("pypi:x@1.0.0", "one.example.com/simple", `, "constraints": ["y<3"]`),
+		"b/config.json": config("pypi:x@1.0.0", "two.example.com/simple", `, "constraints": ["y<2"]`)}), catalog.Options{})
+	if len(problems) > 0 {
+		t.Error(problems.String())
 	}
 }

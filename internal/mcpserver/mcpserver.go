@@ -1,6 +1,11 @@
 // Package mcpserver describes an MCP server that code may call: its settings, its state, and the names of its tools.
 package mcpserver
 
+import (
+	"slices"
+	"strings"
+)
+
 // Settings is the "mcp" of a config.json: how CodeForge starts or reaches an MCP server, and which of its tools may be
 // used. Exactly one of URL, Package and Command is set. Env and Headers contain constants and token names.
 type Settings struct {
@@ -39,4 +44,22 @@ type Settings struct {
 	Retry bool `json:"retry,omitempty"`
 	// Pins is "off" if tools may change without the user's consent.
 	Pins string `json:"pins,omitempty"`
+}
+
+// PackageToInstall returns a server's package in the form of sandboxapi.ServerHead, without the program of
+// NAME@VERSION/PROGRAM, or "". One installation serves all programs of a package.
+func (s *Settings) PackageToInstall() string {
+	if s.Package == "" {
+		return ""
+	}
+	name, version, _ := CutPackage(s.Package)
+	constraints := slices.Compact(slices.Sorted(slices.Values(s.Constraints)))
+	return strings.Join(append([]string{name + "@" + version}, constraints...), " ")
+}
+
+// CutPackage splits NAME@VERSION/PROGRAM.
+func CutPackage(pkg string) (name, version, program string) {
+	at := strings.LastIndex(pkg, "@")
+	version, program, _ = strings.Cut(pkg[at+1:], "/")
+	return pkg[:at], version, program
 }

@@ -48,7 +48,7 @@ type BridgeLauncher struct {
 
 // Launch implements Launcher.
 func (l *BridgeLauncher) Launch(ctx context.Context, api proxyapi.API, tenant string) (Slot, error) {
-	head := sandboxapi.ServerHead{Package: packageToInstall(api.Server), Folders: api.Server.Folders}
+	head := sandboxapi.ServerHead{Package: api.Server.PackageToInstall(), Folders: api.Server.Folders}
 	s, err := l.leaseAndOpen(ctx, api, head, proxyapi.Registration{
 		Run: proxyapi.ServerPrefix + api.Name, Tenant: tenant, APIs: []string{api.Name},
 		Deadline: time.Now().Add(lifeTime),
@@ -104,7 +104,7 @@ func (l *BridgeLauncher) leaseAndOpen(
 
 // Install implements Launcher.
 func (l *BridgeLauncher) Install(ctx context.Context, api proxyapi.API, progress func(string)) error {
-	return l.installPackage(ctx, api, packageToInstall(api.Server), api.Server.Registry, progress)
+	return l.installPackage(ctx, api, api.Server.PackageToInstall(), api.Server.Registry, progress)
 }
 
 // InstallForCode installs packages of one kind that code imports, in the slot of an MCP server. An empty registry means
@@ -207,9 +207,9 @@ func (s *sandboxSlot) Start() bridgewire.Start {
 	}
 	switch {
 	case sandboxapi.IsPyPI(spec.Package):
-		start.Command = pythonCommand(spec, sandboxapi.PackageDir(packageToInstall(spec)))
+		start.Command = pythonCommand(spec, sandboxapi.PackageDir(spec.PackageToInstall()))
 	case spec.Package != "":
-		start.Command = denoCommand(s.api, sandboxapi.PackageDir(packageToInstall(spec)), home)
+		start.Command = denoCommand(s.api, sandboxapi.PackageDir(spec.PackageToInstall()), home)
 	case len(spec.Command) > 0:
 		start.Command = slices.Concat(spec.Command, spec.Args)
 	}
@@ -228,24 +228,6 @@ func inHome(value, home string) string {
 	return value
 }
 
-// packageToInstall returns a server's package in the form of sandboxapi.ServerHead, without the program of
-// NAME@VERSION/PROGRAM. One installation serves all programs of a package.
-func packageToInstall(s *mcpserver.Settings) string {
-	if s.Package == "" {
-		return ""
-	}
-	name, version, _ := cutPackage(s.Package)
-	constraints := slices.Compact(slices.Sorted(slices.Values(s.Constraints)))
-	return strings.Join(append([]string{name + "@" + version}, constraints...), " ")
-}
-
-// cutPackage splits NAME@VERSION/PROGRAM.
-func cutPackage(pkg string) (name, version, program string) {
-	at := strings.LastIndex(pkg, "@")
-	version, program, _ = strings.Cut(pkg[at+1:], "/")
-	return pkg[:at], version, program
-}
-
 // starter is the Python script that runs the program of a package of PyPI.
 //
 //go:embed start.py
@@ -254,7 +236,7 @@ var starter string
 // pythonCommand returns the command line of a package of PyPI. With -I and -S, the interpreter ignores its environment,
 // the server's home, and files of site-packages that run at its start.
 func pythonCommand(s *mcpserver.Settings, dir string) []string {
-	name, _, program := cutPackage(strings.TrimPrefix(s.Package, "pypi:"))
+	name, _, program := mcpserver.CutPackage(strings.TrimPrefix(s.Package, "pypi:"))
 	name, _, _ = strings.Cut(name, "[")
 	return slices.Concat([]string{
 		sandboxapi.PythonProgram, "-I", "-S", "-B", "-c", starter, dir + "/" + sandboxapi.PythonDir, name, program,

@@ -146,7 +146,7 @@ const installPause = 5 * time.Second
 
 // installOnce installs a server's package, once for all calls that wait for it.
 func (b *Broker) installOnce(ctx context.Context, s *configuredServer) error {
-	pkg := packageToInstall(&s.spec)
+	pkg := s.spec.PackageToInstall()
 	b.mu.Lock()
 	in := b.installs[pkg]
 	if in == nil {

@@ -72,7 +72,7 @@ func wantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
 	}
 	for _, api := range found.APIs {
 		if api.Server != nil && api.Server.Package != "" {
-			packages = append(packages, packageToInstall(api.Server))
+			packages = append(packages, api.Server.PackageToInstall())
 		}
 	}
 	slices.Sort(packages)

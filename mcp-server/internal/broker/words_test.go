@@ -364,20 +364,6 @@ func TestDenoCommand(t *testing.T) {
 	}
 }
 
-func TestInstalled(t *testing.T) {
-	for pkg, want := range map[string]string{
-		"": "", "npm:x@1.0.0": "npm:x@1.0.0", "npm:x@1.0.0/b": "npm:x@1.0.0", "npm:@s/x@1.0.0-a.1/b": "npm:@s/x@1.0.0-a.1", "npm:@s/x@1.0.0": "npm:@s/x@1.0.0",
-	} {
-		if got := packageToInstall(&mcpserver.Settings{Package: pkg}); got != want {
-			t.Errorf("%q: %q, want %q", pkg, got, want)
-		}
-	}
-	s := &mcpserver.Settings{Package: "pypi:x[a]@1.0/p", Constraints: []string{"z<2", "b>1,<3", "z<2"}}
-	if got, want := packageToInstall(s), "pypi:x[a]@1.0 b>1,<3 z<2"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 func TestMarked(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{}`:                       `{"_schema":true,"_hint":""}`,
