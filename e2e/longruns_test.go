@@ -20,7 +20,8 @@ import (
 const longRun = "CODEFORGE_LONG_RUN"
 
 // TestLongRuns: the official SDK, which gives up after 60 s, starts a run that takes longer than its call. A new client
-// gets each line once, or cancels the run, over HTTP and stdio. After a restart get_run has the reason.
+// gets each line once, or cancels the run, over HTTP and stdio, by get_run and by a task. After a restart get_run has the
+// reason.
 // Promise: nothing-stays
 func TestLongRuns(t *testing.T) {
 	embeddedOnly(t)
@@ -35,7 +36,7 @@ func TestLongRuns(t *testing.T) {
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	start := func() *world.Process {
-		p, err := world.StartUp(world.Self, dir, 6)
+		p, err := world.StartUp(world.Self, dir, 16) // half of the slots are for runs that outlive their calls
 		testkit.Must(t, err)
 		_, err = p.Ready(time.Minute)
 		testkit.Must(t, err)
@@ -81,6 +82,24 @@ func TestLongRuns(t *testing.T) {
 					}
 				}
 				t.Logf("%d calls, the slowest took %d ms", len(s.Texts), s.Slowest)
+			})
+			t.Run(name+" task", func(t *testing.T) {
+				t.Parallel()
+				s := drive(t, append([]string{"task", strconv.Itoa(seconds)}, transport...)...)
+				want := strings.Builder{}
+				for i := range seconds {
+					fmt.Fprintf(&want, "second %d\n", i)
+				}
+				if len(s.Texts) != 1 || s.Texts[0] != want.String() {
+					t.Errorf("%q", s.Texts)
+				}
+			})
+			t.Run(name+" cancelled task", func(t *testing.T) {
+				t.Parallel()
+				s := drive(t, append([]string{"canceltask"}, transport...)...)
+				if last := s.Texts[len(s.Texts)-1]; !strings.Contains(last, "Cancelled: the run was stopped") {
+					t.Errorf("%q", s.Texts)
+				}
 			})
 			t.Run(name+" cancelled", func(t *testing.T) {
 				t.Parallel()

@@ -1,16 +1,19 @@
 // What a client does with a run that outlives its calls, by the official SDK with its default timeout of 60 s:
 //   node longrun.cjs run SECONDS TRANSPORT...    a run of that many seconds, picked up by a second client
 //   node longrun.cjs cancel TRANSPORT...         a run without an end, cancelled by a second client
+//   node longrun.cjs task SECONDS TRANSPORT...   the same two as tasks
+//   node longrun.cjs canceltask TRANSPORT...
 //   node longrun.cjs leave TRANSPORT...          a run without an end, left alone
 //   node longrun.cjs look ID TRANSPORT...        get_run
 // TRANSPORT is the URL of the endpoint, or a program with its arguments. Prints one line of JSON: {id, texts, slowest}.
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
 const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
 const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio.js");
+const { CallToolResultSchema } = require("@modelcontextprotocol/sdk/types.js");
 
 const out = { texts: [], slowest: 0 };
 const args = process.argv.slice(2), what = args.shift();
-const operand = what === "run" || what === "look" ? args.shift() : undefined;
+const operand = ["run", "look", "task"].includes(what) ? args.shift() : undefined;
 
 async function connect(name) {
   const client = new Client({ name, version: "1" });
@@ -25,7 +28,26 @@ async function connect(name) {
     out.id ??= /Run (r\w+): still/.exec(text)?.[1];
     return text;
   };
-  return { call, close: () => client.close() };
+  return { call, client, tasks: client.experimental.tasks, close: () => client.close() };
+}
+
+async function driveTask(first, code) {
+  await first.client.listTools();
+  for await (const m of first.tasks.callToolStream({ name: "execute_code", arguments: { code } })) {
+    out.id = m.task.taskId;
+    break;
+  }
+  await first.close();
+  const second = await connect("second");
+  if (what === "canceltask") await second.tasks.cancelTask(out.id);
+  for (;;) {
+    const task = await second.tasks.getTask(out.id);
+    if (task.status !== "working") break;
+    await new Promise((r) => setTimeout(r, task.pollInterval));
+  }
+  const result = await second.tasks.getTaskResult(out.id, CallToolResultSchema);
+  out.texts.push(result.content.map((c) => c.text).join("|"));
+  await second.close();
 }
 
 (async () => {
@@ -37,6 +59,7 @@ async function connect(name) {
   const endless = "console.log('began'); setInterval(() => {}, 1000); await new Promise(() => {});";
   const timed = `for (let i = 0; i < ${operand}; i++) { console.log("second " + i); await new Promise((r) => setTimeout(r, 1000)); }`;
   const first = await connect("first");
+  if (what.endsWith("task")) return await driveTask(first, operand ? timed : endless);
   await first.call("execute_code", { code: what === "run" ? timed : endless, background: what === "leave" });
   await first.close();
   if (what === "leave") return;

@@ -43,6 +43,7 @@ type rpcMessage struct {
 	Params struct {
 		Name string                     `json:"name"`
 		URI  string                     `json:"uri"`
+		Task string                     `json:"taskId"`
 		Meta map[string]json.RawMessage `json:"_meta"`
 	} `json:"params"`
 }
@@ -221,6 +222,8 @@ func (b *stdioTranslator) setHeaders(h http.Header, m rpcMessage) {
 		h.Set("Mcp-Name", headerValue(m.Params.Name))
 	case "resources/read":
 		h.Set("Mcp-Name", headerValue(m.Params.URI))
+	case "tasks/get", "tasks/update", "tasks/cancel":
+		h.Set("Mcp-Name", headerValue(m.Params.Task))
 	}
 }
 

@@ -38,6 +38,8 @@ func scripted(p *program) fakepeers.Script {
 		case "forever":
 			<-ctx.Done()
 			return sandboxapi.Exit{Reason: sandboxapi.Cancelled}
+		case "fails":
+			return sandboxapi.Exit{Reason: sandboxapi.Exited, Code: 1}
 		}
 		return sandboxapi.Exit{Reason: sandboxapi.Exited}
 	}

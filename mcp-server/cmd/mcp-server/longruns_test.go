@@ -254,8 +254,8 @@ func tenantsOf(t *testing.T, slots int, env map[string]string, flags ...string) 
 	}
 }
 
-// TestRunsOfTenants: another tenant and the operator cannot use the ID of a tenant's run. This holds during the run,
-// after its end, and if only the history has the run.
+// TestRunsOfTenants: another tenant and the operator cannot use the ID of a tenant's run, also as a task. This holds
+// during the run, after its end, and if only the history has the run.
 // Promise: tenant-sessions
 func TestRunsOfTenants(t *testing.T) {
 	t.Parallel()
@@ -273,19 +273,22 @@ func TestRunsOfTenants(t *testing.T) {
 					t.Errorf("%s: %s got %q", when, other, got)
 				}
 			}
+			checkTask(t, p, "token-of-tenant-"+other, id, "")
 		}
 	}
 	check("while it runs")
+	checkTask(t, p, "token-of-tenant-ann", id, "working")
 	steps <- "middle\n"
 	close(steps)
 	if got := look(t, ann, id, nil); got != "middle\n|Run "+id+" has ended." {
 		t.Errorf("its own tenant got %q", got)
 	}
 	check("after its end")
+	checkTask(t, p, "token-of-tenant-ann", id, "completed")
 	testkit.Must(t, p.stop())
 }
 
-// TestRunsOfReplicas: another replica shows, awaits and cancels a run, but only for the run's tenant.
+// TestRunsOfReplicas: another replica shows, awaits and cancels a run, also as a task, but only for the run's tenant.
 // Promise: shared-runs, tenant-sessions
 func TestRunsOfReplicas(t *testing.T) {
 	store := testkit.NewPostgres(t)
@@ -305,7 +308,9 @@ func TestRunsOfReplicas(t *testing.T) {
 		if got := look(t, asTwo(two, other), ended, map[string]any{"cancel": true}); !strings.Contains(got, "There is no run") {
 			t.Errorf("%s got %q", other, got)
 		}
+		checkTask(t, two, "token-of-tenant-"+other, ended, "")
 	}
+	checkTask(t, two, "token-of-tenant-ann", ended, "working")
 	go func() { steps <- "last\n"; close(steps) }()
 	if got := look(t, there, ended, map[string]any{"wait": 30}); got != "began\nlast\n" {
 		t.Errorf("%q", got)
@@ -321,5 +326,13 @@ func TestRunsOfReplicas(t *testing.T) {
 	}
 	if got := look(t, ann, stopped, nil); !strings.Contains(got, "Cancelled: the run was stopped") {
 		t.Errorf("at its own replica: %q", got)
+	}
+	checkTask(t, two, "token-of-tenant-ann", stopped, "cancelled")
+
+	third, _ := startLong(t, ann, map[string]any{"code": "forever", "background": true})
+	tasks := newTaskClient(t, two, "token-of-tenant-ann", "2025-11-25", "")
+	testkit.WaitFor(t, func() bool { got, _ := tasks.ask(t, "get", third); return got.Status == "working" })
+	if got, code := tasks.ask(t, "cancel", third); got.Status != "cancelled" {
+		t.Errorf("%d %+v", code, got)
 	}
 }

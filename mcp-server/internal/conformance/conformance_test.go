@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,10 @@ func fixture(t *testing.T) string {
 	return server.URL
 }
 
+// knownFailure matches the scenarios of tools that ask during a task, that refuse clients without tasks, or that end with
+// an error of the protocol: see TestTaskScenarios.
+var knownFailure = regexp.MustCompile(`^✗ tasks-(?:mrtr-|required-task-error|(?:lifecycle|dispatch-and-envelope): 8 passed, 1 failed$)`)
+
 func TestSuite(t *testing.T) {
 	modules := testkit.InstallClients(t)
 	out, err := fakepeers.RunNode(t, t.TempDir(), filepath.Join(modules, "@modelcontextprotocol/conformance/dist/index.js"),
@@ -42,8 +47,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestSuiteNext runs the alpha of the next suite, which knows the newest protocol. All of it passes but the tasks
-// extension, which the suite does not count.
+// TestSuiteNext runs the alpha of the next suite, which knows the newest protocol. All of it passes but
+// knownFailure.
 func TestSuiteNext(t *testing.T) {
 	modules := testkit.InstallClients(t)
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
@@ -54,7 +59,7 @@ func TestSuiteNext(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 			for line := range strings.Lines(out) {
-				if strings.HasPrefix(line, "✗") && !strings.HasPrefix(line, "✗ tasks-") {
+				if strings.HasPrefix(line, "✗") && !knownFailure.MatchString(strings.TrimSpace(line)) {
 					t.Error(strings.TrimSpace(line))
 				}
 			}

@@ -31,6 +31,7 @@ func newFixtures(ctx context.Context, log *slog.Logger) *mcp.Server {
 	})
 	addTools(server)
 	addQuestions(server)
+	addTasks(server)
 	addResources(server)
 	addPrompts(server)
 	go func() {

@@ -21,6 +21,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/task"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -123,7 +124,9 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	if _, isPatient := req.Params.Meta[patientKey]; isPatient {
 		l.due = l.due.Add(maxEndWait)
 	}
-	if background {
+	support := task.SupportOf(req)
+	l.takesTask = support != task.None
+	if background = background || support == task.Asked; background {
 		if !s.runs.add(l) {
 			l.report.Stop()
 			l.stop(nil)
@@ -136,7 +139,10 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	r.Session, r.Traceparent = s.callerSession(req), traceOf(req.Params.Meta)
 	r.Ask = l.askWhileCalled(ask, req.ProtocolVersion() >= userform.Rounds, s.cfg.AnswerAfter)
 	s.startRun(l, func() { s.executeRun(running, req, r, l, fenced) })
-	if background {
+	switch {
+	case support == task.Asked:
+		return task.Answer(l.id)
+	case background:
 		return l.readOutput(r.Session)
 	}
 	return s.awaitRun(ctx, l, r.Session)
@@ -170,6 +176,7 @@ func (s *Surface) executeRun(
 	if err != nil && errors.Is(context.Cause(ctx), errRestart) {
 		err = errRestart
 	}
+	l.isCancelled = errors.Is(err, context.Canceled) && !errors.Is(err, errRestart)
 	report.Stop()
 	after := s.skillSnapshot()
 	all := after.ChangesSince(before)

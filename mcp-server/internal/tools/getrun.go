@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -50,52 +51,60 @@ func (s *Surface) getRun(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	}
 	short, stop := context.WithTimeout(ctx, wait)
 	defer stop()
-	l := s.runs.find(id)
-	if l == nil {
-		return s.getStoredRun(short, id, mayCancel), ctx.Err()
-	}
-	if mayCancel {
-		l.stop(context.Canceled)
-	}
-	select {
-	case <-l.done:
-	case <-short.Done():
-		// An answer that does not arrive must not count as a look.
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	l, d, err := s.waitForRun(short, id, mayCancel)
+	switch {
+	case ctx.Err() != nil: // an answer that does not arrive must not count as a look
+		return nil, ctx.Err()
+	case err != nil:
+		return errorResult(fmt.Sprintf("There is no run %.40q here. It ended more than an hour ago, or a restart of the "+
+			"server ended it.", id)), nil
+	case l == nil:
+		return renderStored(d), nil
 	}
 	return l.readOutput(s.callerSession(req)), nil
 }
 
-// getStoredRun answers from the history, for a run of another replica or a run that ended long ago.
-func (s *Surface) getStoredRun(ctx context.Context, id string, mayCancel bool) *mcp.CallToolResult {
-	name, unknown := "", errorResult(fmt.Sprintf("There is no run %.40q here. It ended more than an hour ago, or a "+
-		"restart of the server ended it.", id))
-	if s.cfg.Tenant != nil {
-		name = s.cfg.Tenant.Name
+// waitForRun waits until a run has ended, or until ctx ends. If mayCancel, it cancels the run before. It returns the
+// run of this process, or else the state in the history: of a run of another replica, or of one that ended long ago.
+func (s *Surface) waitForRun(ctx context.Context, id string, mayCancel bool) (*longRun, operatorapi.Detail, error) {
+	if l := s.runs.find(id); l != nil {
+		if mayCancel {
+			l.stop(context.Canceled)
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+		}
+		return l, operatorapi.Detail{}, nil
 	}
 	if !runID.MatchString(id) {
-		return unknown
+		return nil, operatorapi.Detail{}, history.ErrUnknown
 	}
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	// This comes before the wait and the cancellation, because the run may be another tenant's.
 	d, err := s.cfg.History.WaitForRun(now, id)
 	if err != nil {
-		return unknown
+		return nil, d, err
 	}
-	//defence:tenant-runs
-	if d.Tenant != name {
-		return unknown
+	if !s.isOwn(d.Run) {
+		return nil, operatorapi.Detail{}, history.ErrUnknown
 	}
 	if mayCancel && d.IsUnfinished() {
 		s.cfg.History.CancelElsewhere(id)
 	}
-	if d, err = s.cfg.History.WaitForRun(ctx, id); err != nil {
-		return unknown
+	d, err = s.cfg.History.WaitForRun(ctx, id)
+	return nil, d, err
+}
+
+// isOwn reports whether a run belongs to the tenant of the surface.
+func (s *Surface) isOwn(run operatorapi.Run) bool {
+	name := ""
+	if s.cfg.Tenant != nil {
+		name = s.cfg.Tenant.Name
 	}
-	return renderStored(d)
+	//defence:tenant-runs permits
+	return run.Tenant == name
 }
 
 // renderStored returns the result of a run from the history.

@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/task"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 )
@@ -37,9 +38,12 @@ const (
 // longRun is a run, from its call to its last look.
 type longRun struct {
 	id     string
+	began  time.Time
 	stop   context.CancelCauseFunc
 	done   chan struct{} // closed after result is set
 	report *runReporter
+	// takesTask means that the client takes a task for an answer. isCancelled is valid after the end.
+	takesTask, isCancelled bool
 
 	mu             sync.Mutex
 	stdout, stderr *excerptBuffer
@@ -61,7 +65,8 @@ type longRun struct {
 // newLongRun returns a run that startRun has not started yet. ctx is the context of its call.
 func (s *Surface) newLongRun(ctx context.Context, report *runReporter) (*longRun, context.Context) {
 	l := &longRun{
-		id: execution.NewID(), done: make(chan struct{}), report: report, due: time.Now().Add(s.cfg.AnswerAfter),
+		id: execution.NewID(), began: time.Now(), done: make(chan struct{}), report: report,
+		due:    time.Now().Add(s.cfg.AnswerAfter),
 		stdout: newExcerpt(s.cfg.OutputLimit), stderr: newExcerpt(s.cfg.OutputLimit),
 	}
 	ctx, l.stop = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -106,7 +111,10 @@ func (s *Surface) awaitRun(ctx context.Context, l *longRun, session string) *mcp
 			return l.readOutput(session)
 		case <-timer.C:
 			next, isLeft := s.moveToBackground(l)
-			if isLeft {
+			switch {
+			case isLeft && l.takesTask:
+				return task.Answer(l.id)
+			case isLeft:
 				return l.readOutput(session)
 			}
 			timer.Reset(next)
@@ -211,12 +219,16 @@ func (l *longRun) readOutput(session string) *mcp.CallToolResult {
 	}
 	l.newOut, l.newErr = newExcerpt(r.limit), newExcerpt(r.limit)
 	shown, stderr, _ := r.cutOutput(false)
-	state := strings.Replace(l.report.heartbeatText(), approvalapi.Waiting, "waiting for the user to approve a request", 1)
 	res := resultContents(shown, []readertext.Text{readertext.NewText(
-		"Run %RUN: still %STATE{; get_run waits for more|}.", "%RUN", l.id, "%STATE", state)}, false)
+		"Run %RUN: still %STATE{; get_run waits for more|}.", "%RUN", l.id, "%STATE", l.describeProgress())}, false)
 	insertStderr(res, stderr)
 	res.Meta[runKey] = l.id
 	return res
+}
+
+// describeProgress returns the state of a run that goes on, for a model.
+func (l *longRun) describeProgress() string {
+	return strings.Replace(l.report.heartbeatText(), approvalapi.Waiting, "waiting for the user to approve a request", 1)
 }
 
 func (l *longRun) hasEnded() bool {

@@ -26,6 +26,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/task"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -100,6 +101,9 @@ func New(cfg Config) *Surface {
 	})
 	s.addExecute()
 	s.addGetRun()
+	task.AddMethods(s.server, task.Config{
+		Runs: taskRuns{s}, Tools: []string{"execute_code"}, TTL: cfg.TimeoutMax + keepTime,
+	})
 	s.addAPIs()
 	s.addSkillTools()
 	s.shelf.registerAll()
@@ -138,6 +142,7 @@ func NewServer(cfg ServerConfig) *mcp.Server {
 		Resources: &mcp.ResourceCapabilities{ListChanged: true, Subscribe: cfg.Subscribe != nil},
 		Prompts:   &mcp.PromptCapabilities{ListChanged: true},
 	}
+	capabilities.AddExtension(task.Extension, nil)
 	if cfg.Fixture {
 		capabilities.Logging = &mcp.LoggingCapabilities{} //nolint:staticcheck // deprecated, and still in the suite
 	} else {

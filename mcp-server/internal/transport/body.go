@@ -113,3 +113,18 @@ func countMessages(array []byte, most int) int {
 	}
 	return n
 }
+
+// wantsTask reports whether a message has the parameter task. Batches have no tasks: the protocol versions with tasks
+// have no batches.
+func wantsTask(body []byte) bool {
+	// Most messages do not have the name anywhere, and a body may be large.
+	if !bytes.Contains(body, []byte(`"task"`)) {
+		return false
+	}
+	var m struct {
+		Params struct {
+			Task map[string]any `json:"task"`
+		} `json:"params"`
+	}
+	return json.Unmarshal(body, &m) == nil && m.Params.Task != nil
+}

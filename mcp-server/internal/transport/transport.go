@@ -27,6 +27,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/task"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tools"
 )
 
@@ -151,6 +152,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Header.Del("Authorization")
 	// Only this package may set it: a client could otherwise act under another session's name.
 	r.Header.Del(tools.SessionHeader)
+	r.Header.Del(task.Header)
+	if wantsTask(s.body) {
+		r.Header.Set(task.Header, "1")
+	}
 	h.posts.Store(id, c)
 	defer h.posts.Delete(id)
 
@@ -238,9 +243,9 @@ const bodiesAtOnce = 4
 
 var errHeld = errors.New("the requests in flight are too large together")
 
-// cancelAbandoned is a middleware that cancels a tool call when its request ends early: the client disconnected, its
-// session was deleted, or the server stops. Otherwise the run would go on without a reader. Each method's context has
-// the memory account of its request.
+// cancelAbandoned is a middleware that cancels a tool call, or the wait for a task's result, when its request ends
+// early: the client disconnected, its session was deleted, or the server stops. Otherwise the run would go on without a
+// reader. Each method's context has the memory account of its request.
 func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		var post *openRequest
@@ -250,7 +255,7 @@ func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 				ctx = membudget.NewContext(ctx, post.memory)
 			}
 		}
-		if method != "tools/call" {
+		if method != "tools/call" && method != "tasks/result" {
 			return next(ctx, method, req)
 		}
 		h.calls.Add(1)
