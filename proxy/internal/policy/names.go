@@ -62,14 +62,24 @@ func findClaim(name string) nameClaim {
 	return best
 }
 
+// maxUnclosed is the length of a rest in which every unclosed bracket becomes an underscore, and not only the first.
+const maxUnclosed = 256
+
 func findClaimAsRead(name string) nameClaim {
 	best, first := noClaim, true
+	unclosed := len(name) - 1 - strings.LastIndexByte(name, ']') // the length of a rest without closing brackets
 	for name != "" {
 		part := name
 		if i := strings.IndexAny(name, "[]"); i < 0 {
 			name = ""
-		} else if part, name = name[:i], name[i+1:]; name != "" && !strings.Contains(name, "]") && i > 0 {
-			best = max(best, findWordClaim(part+"_"+name)) // PHP turns an unclosed bracket into an underscore
+		} else {
+			isOpening := name[i] == '['
+			if part, name = name[:i], name[i+1:]; i > 0 && name != "" && len(name) <= unclosed {
+				best = max(best, findWordClaim(part+"_"+name)) // PHP turns an unclosed bracket into an underscore
+				if isOpening {
+					unclosed = min(unclosed, maxUnclosed) // otherwise the work for a name would be quadratic
+				}
+			}
 		}
 		c := findWordClaim(part)
 		if c == verbClaim && !first {

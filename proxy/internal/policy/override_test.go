@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/formdata"
 )
@@ -49,9 +51,20 @@ func TestClaims(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"_method%zz", "%zz_method%00", "_metho%64%00%zz", "%u005fmethod", "%U005Fmetho%u0064", strings.Repeat("+", 4000) + "_method", "_method%00" + strings.Repeat("x", 5000)} {
+	for _, name := range []string{"_method%zz", "%zz_method%00", "_metho%64%00%zz", "%u005fmethod", "%U005Fmetho%u0064", "x]http[override" + strings.Repeat("-", 5000), "x[x_http[override" + strings.Repeat("-", 200), strings.Repeat("+", 4000) + "_method", "_method%00" + strings.Repeat("x", 5000)} {
 		if name != "_method%zz" && findClaim(name) != fullClaim && !strings.HasPrefix(name, "%zz") {
 			t.Errorf("%.60q: %d", name, findClaim(name))
+		}
+	}
+}
+
+// TestLongNames: code cannot keep the proxy busy for minutes with the name of one field.
+// Promise: bounded-work
+func TestLongNames(t *testing.T) {
+	for _, piece := range []string{"a[", "[", "-[", "a[]", "a%5b", "%", "%00", "+"} {
+		for _, end := range []string{"", "]"} {
+			form := strings.Repeat(piece, MaxForm/4/len(piece)) + end + "=x"
+			costtest.RequireBounded(t, piece+end, time.Second, func() { ParameterOverrides(form) })
 		}
 	}
 }

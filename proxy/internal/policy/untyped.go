@@ -64,11 +64,12 @@ func (s *pairScanner) scanEnd() error {
 	case s.isForm && findClaim(string(s.name)) == verbClaim:
 		v := findVerb(decodeEscapes(value))
 		bad = v != "" && !s.permits(v) || isPadding(value, maxPair)
-	case !s.isForm && len(value) < maxPair && findClaim(string(s.name)) == fullClaim:
+	case !s.isForm && findClaim(string(s.name)) == fullClaim:
 		method := strings.Trim(decodeEscapes(decodeEscapes(value)), blankChars+"\"'")
 		// Prose after an equals sign is not a method.
 		unlikely := func(c rune) bool { return c > '~' || !isAlphanumeric(byte(c)) && c != '-' && c != '_' }
-		bad = method != "" && !strings.ContainsFunc(method, unlikely) && !s.permits(strings.ToUpper(method))
+		isLikely := method != "" && len(value) < maxPair && !strings.ContainsFunc(method, unlikely)
+		bad = isLikely && !s.permits(strings.ToUpper(method)) || isPadding(value, maxPair)
 	}
 	if s.name, s.value, s.hasValue = s.name[:0], s.value[:0], false; bad {
 		return ErrOverrideUnseen

@@ -19,6 +19,7 @@ func TestAnyForm(t *testing.T) {
 			"x&%255fmethod=%2544ELETE": true, "_method=PUT": false, "_method[]=DELETE": true, "X-HTTP-Method-Override=DELETE": true,
 			"a&method=DELETE": false, "payment_method=DELETE&": false, "if (a && b) { self._method = new DELETE; }": false,
 			"the field _method=DELETE is not one": false, "_method=" + long: false, "": false,
+			"_method=" + strings.Repeat("+", 600) + "DELETE": true, "&_method=" + strings.Repeat("%20", 100): false,
 		} {
 			if kind == "application/json" {
 				text = `{"x":"&` + text + `&"}`
