@@ -97,19 +97,6 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestPhrases: two words that mean something else together, with what they are about in between.
-func TestPhrases(t *testing.T) {
-	x := []*Index{build("a", "POST refund payment", "POST payment", "PUT disable reminder", "PUT reminder", "ONE instance", "GET machine image", "GET member group", "GET group",
-		"ONE chat", "ONE chat messages")}
-	for question, want := range map[string]int{
-		"give the customer of a payment their money back": 0, "turn the reminders off": 2, "show a virtual machine": 4, "who belongs to a group": 6, "one chat without messages": 8, "one chat with messages": 9,
-	} {
-		if hits := Search(x, question, 8); len(hits) == 0 || hits[0].Entry != want {
-			t.Errorf("%s: %+v, want %d", question, hits, want)
-		}
-	}
-}
-
 // TestUsual: of entries with the same text, the one that is not below another object comes first or second. This also
 // holds if the question names that object.
 func TestUsual(t *testing.T) {

@@ -201,7 +201,7 @@ func TestMemory(t *testing.T) {
 				}
 			}
 		})
-		fmt.Printf("%s: %d operations in %.1f MB, read in %v\n", set, operations, float64(heap()-before)/(1<<20), took.Round(time.Millisecond))
+		fmt.Printf("%s: %d operations in %.1f MB, read in %v\n", set, operations, (float64(heap())-float64(before))/(1<<20), took.Round(time.Millisecond))
 		runtime.KeepAlive(docs)
 	}
 }
