@@ -209,7 +209,7 @@ func inside() map[string][]string {
 		"./mcp-server/internal/execution":   {"environ-apis"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
 		"./mcp-server/internal/transport":   {"unread-answers", "session-user"},
-		"./mcp-server/internal/guard":       {"public-paths", "client-stream"},
+		"./mcp-server/internal/guard":       {"public-paths", "client-stream", "mcp-host", "mcp-origin"},
 		"./mcp-server/internal/authserver": {"client-code", "client-replay", "client-challenge", "client-verifier", "client-redirect", "client-scheme", "client-resource",
 			"client-reuse", "client-tenant", "client-unowned", "client-document", "dialguard", "client-origin", "client-form", "client-frames", "client-attempts", "client-flood", "client-room", "client-once", "client-bound", "client-approved"},
 		"./mcp-server/internal/accesstoken": {"login-audience", "login-fetches", "introspect-active", "introspect-issuer", "introspect-expiry", "introspect-bound", "introspect-fresh", "introspect-flood"},

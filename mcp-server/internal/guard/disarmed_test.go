@@ -3,28 +3,40 @@
 package guard_test
 
 import (
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
 
-// TestDisarmed: without these defences, the public host gets the local paths, and a stream outlives its token.
+// TestDisarmed: without these defences, foreign pages and hosts get an answer, other machines get the local paths, and a
+// stream outlives its token.
 // e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
-	t.Run("public-paths", func(t *testing.T) {
-		t.Setenv("CODEFORGE_DISARM", "public-paths")
-		local := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "local") })
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/console", nil)
-		r.Host = "forge.example.com"
-		w := httptest.NewRecorder()
-		guard.New(guard.Config{PublicHost: r.Host}).SplitRequests(local, http.NotFoundHandler()).ServeHTTP(w, r)
-		if w.Body.String() != "local" {
-			t.Errorf("the attack is stopped by something else: %d", w.Code)
+	for _, c := range locals {
+		if c.defence == "" {
+			continue
 		}
-	})
+		t.Run(c.defence, func(t *testing.T) {
+			t.Setenv("CODEFORGE_DISARM", c.defence)
+			if w := send(t, newLocalGuard(), http.MethodPost, "/mcp", c.host, c.header); w.Code != http.StatusOK {
+				t.Errorf("Host %q %q is stopped by something else: %d", c.host, c.header, w.Code)
+			}
+		})
+	}
+	for _, c := range outside {
+		if c.defence == "" {
+			continue
+		}
+		t.Run(c.defence, func(t *testing.T) {
+			t.Setenv("CODEFORGE_DISARM", c.defence)
+			h := guard.New(newPublicConfig()).SplitRequests(say("local"), say("public"))
+			w := send(t, h, http.MethodPost, "/console", c.host, c.header)
+			if w.Code != http.StatusOK || w.Body.String() == c.want {
+				t.Errorf("Host %q %q is stopped by something else: %d %s", c.host, c.header, w.Code, w.Body)
+			}
+		})
+	}
 	t.Run("client-stream", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "client-stream")
 		if _, ended := revokeDuringStream(t); ended {

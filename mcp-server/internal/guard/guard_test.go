@@ -24,72 +24,87 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/guard"
 )
 
+// send sends a request. Its headers are "Name: value", more by |.
+func send(t *testing.T, h http.Handler, method, path, host, headers string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+	r.Host = host
+	for line := range strings.SplitSeq(headers, "|") {
+		if name, value, ok := strings.Cut(line, ": "); ok {
+			r.Header.Add(name, value)
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// say returns a handler that answers with a text.
+func say(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+}
+
+// locals are requests without a public host. defence is the only defence that refuses one, or "" if it passes.
+var locals = []struct{ host, header, defence string }{
+	{"localhost", "", ""},
+	{"localhost:8080", "", ""},
+	{"LOCALHOST:8080", "", ""},
+	{"127.0.0.1:8080", "", ""},
+	{"[::1]:8080", "", ""},
+	{"[::1]", "", ""},
+	{"forge.example.com", "", ""},
+	{"forge.example.com:443", "", ""},
+	{"host.docker.internal:8080", "", ""},
+	{"127.0.0.1:8080", "Origin: http://127.0.0.1:8080", ""},
+	{"localhost:8080", "Origin: http://LOCALHOST:8080", ""},
+	{"127.0.0.1:8080", "Sec-Fetch-Site: none", ""},
+	{"127.0.0.1:8080", "Sec-Fetch-Site: same-origin|Origin: http://127.0.0.1:8080", ""},
+
+	{"", "", "mcp-host"},
+	{"evil.com", "", "mcp-host"},
+	{"evil.com:8080", "", "mcp-host"},
+	{"localhost.", "", "mcp-host"},
+	{"localhost.evil.com", "", "mcp-host"},
+	{"127.0.0.1.evil.com:8080", "", "mcp-host"},
+	{"127.0.0.2:8080", "", "mcp-host"},
+	{"127.1:8080", "", "mcp-host"},
+	{"0.0.0.0:8080", "", "mcp-host"},
+	{"[::ffff:127.0.0.1]:8080", "", "mcp-host"},
+	{"10.77.0.2:8080", "", "mcp-host"},
+	{"host.docker.internal", "", "mcp-host"},
+	{"host.docker.internal:9090", "", "mcp-host"},
+	{"localhost\x00", "", "mcp-host"},
+	{"localhost:8080:8080", "", "mcp-host"},
+	{"user@localhost", "", "mcp-host"},
+	{"127.0.0.1:8080", "Origin: http://evil.com", "mcp-origin"},
+	{"127.0.0.1:8080", "Origin: null", "mcp-origin"},
+	{"127.0.0.1:8080", "Origin: ", "mcp-origin"},
+	{"127.0.0.1:8080", "Origin: http://127.0.0.1:3000", "mcp-origin"},
+	{"127.0.0.1:8080", "Origin: http://localhost:8080", "mcp-origin"},
+	{"127.0.0.1:8080", "Origin: file://127.0.0.1:8080", "mcp-origin"},
+	{"127.0.0.1:8080", "Origin: http://127.0.0.1:8080|Origin: http://evil.com", "mcp-origin"},
+	{"127.0.0.1:8080", "Origin: http://evil.com@127.0.0.1:8080.evil.com", "mcp-origin"},
+	{"127.0.0.1:8080", "Sec-Fetch-Site: cross-site", "mcp-origin"},
+	{"127.0.0.1:8080", "Sec-Fetch-Site: same-site", "mcp-origin"},
+	{"127.0.0.1:8080", "Sec-Fetch-Site: anything", "mcp-origin"},
+}
+
+// newLocalGuard returns the handler for locals.
+func newLocalGuard() http.Handler {
+	g := guard.New(guard.Config{AllowedHosts: []string{"Forge.example.com", "host.docker.internal:8080"}})
+	return g.SplitRequests(say("local"), nil)
+}
+
 // Promise: mcp-endpoint, console-sessions
 func TestLocal(t *testing.T) {
-	g := guard.New(guard.Config{AllowedHosts: []string{"Forge.example.com", "host.docker.internal:8080"}})
-	h := g.SplitRequests(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil)
-	for _, c := range []struct {
-		host   string
-		header string // "Name: value", more by |
-		pass   bool
-	}{
-		{"localhost", "", true},
-		{"localhost:8080", "", true},
-		{"LOCALHOST:8080", "", true},
-		{"127.0.0.1:8080", "", true},
-		{"[::1]:8080", "", true},
-		{"[::1]", "", true},
-		{"forge.example.com", "", true},
-		{"forge.example.com:443", "", true},
-		{"host.docker.internal:8080", "", true},
-		{"127.0.0.1:8080", "Origin: http://127.0.0.1:8080", true},
-		{"localhost:8080", "Origin: http://LOCALHOST:8080", true},
-		{"127.0.0.1:8080", "Sec-Fetch-Site: none", true},
-		{"127.0.0.1:8080", "Sec-Fetch-Site: same-origin|Origin: http://127.0.0.1:8080", true},
-
-		{"", "", false},
-		{"evil.com", "", false},
-		{"evil.com:8080", "", false},
-		{"localhost.", "", false},
-		{"localhost.evil.com", "", false},
-		{"127.0.0.1.evil.com:8080", "", false},
-		{"127.0.0.2:8080", "", false},
-		{"127.1:8080", "", false},
-		{"0.0.0.0:8080", "", false},
-		{"[::ffff:127.0.0.1]:8080", "", false},
-		{"10.77.0.2:8080", "", false},
-		{"host.docker.internal", "", false},
-		{"host.docker.internal:9090", "", false},
-		{"localhost\x00", "", false},
-		{"localhost:8080:8080", "", false},
-		{"user@localhost", "", false},
-		{"127.0.0.1:8080", "Origin: http://evil.com", false},
-		{"127.0.0.1:8080", "Origin: null", false},
-		{"127.0.0.1:8080", "Origin: ", false},
-		{"127.0.0.1:8080", "Origin: http://127.0.0.1:3000", false},
-		{"127.0.0.1:8080", "Origin: http://localhost:8080", false},
-		{"127.0.0.1:8080", "Origin: file://127.0.0.1:8080", false},
-		{"127.0.0.1:8080", "Origin: http://127.0.0.1:8080|Origin: http://evil.com", false},
-		{"127.0.0.1:8080", "Origin: http://evil.com@127.0.0.1:8080.evil.com", false},
-		{"127.0.0.1:8080", "Sec-Fetch-Site: cross-site", false},
-		{"127.0.0.1:8080", "Sec-Fetch-Site: same-site", false},
-		{"127.0.0.1:8080", "Sec-Fetch-Site: anything", false},
-	} {
+	h := newLocalGuard()
+	for _, c := range locals {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions} {
-			r := httptest.NewRequestWithContext(t.Context(), method, "/mcp", nil)
-			r.Host = c.host
-			for _, line := range strings.Split(c.header, "|") {
-				if name, value, ok := strings.Cut(line, ": "); ok {
-					r.Header.Add(name, value)
-				}
-			}
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
 			want := http.StatusForbidden
-			if c.pass {
-				want = http.StatusNoContent
+			if c.defence == "" {
+				want = http.StatusOK
 			}
-			if w.Code != want {
+			if w := send(t, h, method, "/mcp", c.host, c.header); w.Code != want {
 				t.Errorf("%s Host %q %q: %d, want %d", method, c.host, c.header, w.Code, want)
 			}
 		}
@@ -181,60 +196,57 @@ func revokeDuringStream(t *testing.T) (took time.Duration, ended bool) {
 	}
 }
 
+// app is an allowed origin.
+const app = "https://app.example.com"
+
+// outside are requests with a public host, and the handlers that answer: at the endpoint, at the socket, and if no token
+// is required. defence is the only defence that keeps a request from another handler, or "" if there is no such handler.
+var outside = []struct{ host, header, want, onSocket, withOpen, defence string }{
+	{"localhost:8080", "", "local", "local", "local", ""},
+	{"forge.example.com", "", "public", "", "public", "public-paths"},
+	{"FORGE.example.com:443", "", "public", "", "public", "public-paths"},
+	{"forge.example.com:8080", "", "", "", "", "mcp-host"},
+	{"forge.example.com.", "", "", "", "", "mcp-host"},
+	{"xforge.example.com", "", "", "", "", "mcp-host"},
+	{"evil.com", "X-Forwarded-Host: forge.example.com", "", "", "", "mcp-host"},
+	{"evil.com", "X-Forwarded-Host: localhost", "", "", "", "mcp-host"},
+	{"evil.com", "Forwarded: host=localhost", "", "", "", "mcp-host"},
+	{"localhost", "X-Forwarded-For: 127.0.0.1", "public", "", "public", "public-paths"},
+	{"localhost", "X-Forwarded-For: ", "public", "", "public", "public-paths"},
+	{"localhost", "Forwarded: for=127.0.0.1;host=localhost", "public", "", "public", "public-paths"},
+	{"localhost", "X-Forwarded-Host: localhost", "public", "", "public", "public-paths"},
+	{"localhost", "X-Real-IP: 127.0.0.1", "public", "", "public", "public-paths"},
+	{"127.0.0.1", "CF-Connecting-IP: 127.0.0.1", "public", "", "public", "public-paths"},
+	{"forge.example.com", "Origin: https://forge.example.com", "public", "", "public", "public-paths"},
+	{"forge.example.com", "Origin: https://evil.com", "", "", "", "mcp-origin"},
+	{"forge.example.com", "Sec-Fetch-Site: cross-site", "", "", "", "mcp-origin"},
+	{"localhost", "Origin: " + app, "public", "", "", ""},
+	{"localhost", "Origin: " + app + "|Sec-Fetch-Site: cross-site", "public", "", "", ""},
+	{"forge.example.com", "Origin: " + app, "public", "", "", ""},
+	{"evil.com", "Origin: " + app, "", "", "", "mcp-host"},
+	{"localhost", "Origin: " + app + ".evil.com", "", "", "", "mcp-origin"},
+	{"localhost", "Origin: http://app.example.com", "", "", "", "mcp-origin"},
+	{"localhost", "Origin: " + app + "|Origin: https://evil.com", "", "", "", "mcp-origin"},
+	{"localhost", "Origin: null", "", "", "", "mcp-origin"},
+}
+
+// newPublicConfig returns the configuration for outside.
+func newPublicConfig() guard.Config {
+	return guard.Config{PublicHost: "forge.example.com", AllowedOrigins: []string{app}, Required: true, Page: "/console"}
+}
+
 // TestOutside: a request from another machine, by its Host or by a header of a proxy, gets the public paths, and no page of
 // the console. Pages of allowed origins get them too, if clients need a token.
 // Promise: public-paths
 func TestOutside(t *testing.T) {
-	say := func(text string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
-	}
-	const app = "https://app.example.com"
-	cfg := guard.Config{PublicHost: "forge.example.com", AllowedOrigins: []string{app}, Required: true, Page: "/console"}
+	cfg := newPublicConfig()
 	both := guard.New(cfg).SplitRequests(say("local"), say("public"))
 	socket := guard.New(cfg).SplitRequests(say("local"), nil)
 	cfg.Required = false
 	open := guard.New(cfg).SplitRequests(say("local"), say("public"))
-	for _, c := range []struct {
-		host, header             string
-		want, onSocket, withOpen string
-	}{
-		{"localhost:8080", "", "local", "local", "local"},
-		{"forge.example.com", "", "public", "", "public"},
-		{"FORGE.example.com:443", "", "public", "", "public"},
-		{"forge.example.com:8080", "", "", "", ""},
-		{"forge.example.com.", "", "", "", ""},
-		{"xforge.example.com", "", "", "", ""},
-		{"evil.com", "X-Forwarded-Host: forge.example.com", "", "", ""},
-		{"evil.com", "X-Forwarded-Host: localhost", "", "", ""},
-		{"evil.com", "Forwarded: host=localhost", "", "", ""},
-		{"localhost", "X-Forwarded-For: 127.0.0.1", "public", "", "public"},
-		{"localhost", "X-Forwarded-For: ", "public", "", "public"},
-		{"localhost", "Forwarded: for=127.0.0.1;host=localhost", "public", "", "public"},
-		{"localhost", "X-Forwarded-Host: localhost", "public", "", "public"},
-		{"localhost", "X-Real-IP: 127.0.0.1", "public", "", "public"},
-		{"127.0.0.1", "CF-Connecting-IP: 127.0.0.1", "public", "", "public"},
-		{"forge.example.com", "Origin: https://forge.example.com", "public", "", "public"},
-		{"forge.example.com", "Origin: https://evil.com", "", "", ""},
-		{"forge.example.com", "Sec-Fetch-Site: cross-site", "", "", ""},
-		{"localhost", "Origin: " + app, "public", "", ""},
-		{"localhost", "Origin: " + app + "|Sec-Fetch-Site: cross-site", "public", "", ""},
-		{"forge.example.com", "Origin: " + app, "public", "", ""},
-		{"evil.com", "Origin: " + app, "", "", ""},
-		{"localhost", "Origin: " + app + ".evil.com", "", "", ""},
-		{"localhost", "Origin: http://app.example.com", "", "", ""},
-		{"localhost", "Origin: " + app + "|Origin: https://evil.com", "", "", ""},
-		{"localhost", "Origin: null", "", "", ""},
-	} {
+	for _, c := range outside {
 		for name, h := range map[string]http.Handler{c.want + "/": both, c.onSocket + "/socket": socket, c.withOpen + "/open": open} {
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/console", nil)
-			r.Host = c.host
-			for _, line := range strings.Split(c.header, "|") {
-				if name, value, ok := strings.Cut(line, ": "); ok {
-					r.Header.Add(name, value)
-				}
-			}
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
+			w := send(t, h, http.MethodPost, "/console", c.host, c.header)
 			want, _, _ := strings.Cut(name, "/")
 			if got := w.Body.String(); want == "" && w.Code != http.StatusForbidden || want != "" && got != want {
 				t.Errorf("Host %q %q, %q: %d %s", c.host, c.header, name, w.Code, got)
@@ -417,9 +429,6 @@ func TestUnknownUser(t *testing.T) {
 // Promise: tenant-sessions
 func TestTenants(t *testing.T) {
 	const alice = "alice-token-0123456789"
-	say := func(who string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, who) })
-	}
 	of := func(token string) (string, http.Handler) {
 		if token == alice {
 			return "alice", say("alice")
