@@ -212,7 +212,7 @@ func inside() map[string][]string {
 		"./mcp-server/internal/guard":       {"public-paths", "client-stream", "mcp-host", "mcp-origin"},
 		"./mcp-server/internal/authserver": {"client-code", "client-replay", "client-challenge", "client-verifier", "client-redirect", "client-scheme", "client-resource",
 			"client-reuse", "client-tenant", "client-unowned", "client-document", "dialguard", "client-origin", "client-form", "client-frames", "client-attempts", "client-flood", "client-room", "client-once", "client-bound", "client-approved"},
-		"./mcp-server/internal/accesstoken": {"login-audience", "login-fetches", "introspect-active", "introspect-issuer", "introspect-expiry", "introspect-bound", "introspect-fresh", "introspect-flood"},
+		"./mcp-server/internal/accesstoken": {"login-audience", "login-fetches", "token-issuer", "token-signature", "token-time", "introspect-active", "introspect-issuer", "introspect-expiry", "introspect-bound", "introspect-fresh", "introspect-flood"},
 		"./sandbox-image/sandboxapi":        {"file-share"},
 		"./cli/internal/cli":                {"saved-names", "setup-choice"},
 		"./cli/internal/embedded":           {"folder-readonly"},

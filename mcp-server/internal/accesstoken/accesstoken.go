@@ -218,8 +218,24 @@ func (v *Verifier) discover(ctx context.Context) (*oidc.IDTokenVerifier, string,
 		return nil, "", v.reportAway(err)
 	}
 	v.endpoint = metadata.Introspection
-	v.tokens = provider.VerifierContext(ctx, &oidc.Config{ClientID: v.cfg.Audience, SupportedSigningAlgs: algorithms})
+	v.tokens = provider.VerifierContext(ctx, v.newChecks())
 	return v.tokens, v.endpoint, nil
+}
+
+// newChecks returns the configuration of go-oidc, which checks the signature, the issuer, the audience and the time.
+func (v *Verifier) newChecks() *oidc.Config {
+	c := &oidc.Config{ClientID: v.cfg.Audience}
+	//defence:token-signature instead []string{"", "none", "None", "HS256", oidc.RS256, oidc.ES256}
+	c.SupportedSigningAlgs = algorithms
+	//defence:token-signature instead true
+	c.InsecureSkipSignatureCheck = false
+	//defence:token-issuer instead true
+	c.SkipIssuerCheck = false
+	//defence:login-audience instead true
+	c.SkipClientIDCheck = false
+	//defence:token-time instead true
+	c.SkipExpiryCheck = false
+	return c
 }
 
 // boundedTransport bounds the rate of requests, and the size of answers.

@@ -38,11 +38,18 @@ func open(t *testing.T, f *fakepeers.FakeIssuer, claim string) (*accesstoken.Ver
 	return v, log
 }
 
-// TestForgedTokens: only a token that the issuer made for this server alone, and that has not expired, is a login. No
-// log line has a token.
-// Promise: access-tokens
-func TestForgedTokens(t *testing.T) {
-	f, other := fakepeers.NewIssuer(t), fakepeers.NewIssuer(t)
+// forged is a token that is no login.
+type forged struct {
+	name string
+	// defence is the only defence that refuses it, or all that do, or why there is no control, in parentheses.
+	defence string
+	token   string
+}
+
+// forgeTokens returns tokens for a verifier of the issuer f, and a valid token.
+func forgeTokens(t *testing.T, f *fakepeers.FakeIssuer) (list []forged, good string) {
+	t.Helper()
+	other := fakepeers.NewIssuer(t)
 	valid := func(changes map[string]any) map[string]any { return f.Claims(audience, "ann", changes) }
 	plain := func(header string, claims map[string]any, signature string) string {
 		text, err := json.Marshal(claims)
@@ -53,39 +60,48 @@ func TestForgedTokens(t *testing.T) {
 	public, err := x509.MarshalPKIXPublicKey(f.Key().Key.(*rsa.PrivateKey).Public())
 	testkit.Must(t, err)
 	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
-	good := f.SignClaims(t, valid(nil))
+	good = f.SignClaims(t, valid(nil))
 	parts := strings.Split(good, ".")
-	for _, c := range []struct{ name, token string }{
-		{"no token", ""},
-		{"no JWT", "abc"},
-		{"three points", "..."},
-		{"alg none", plain(`{"alg":"none"}`, valid(nil), "")},
-		{"alg None", plain(`{"alg":"None","kid":"first"}`, valid(nil), "")},
-		{"alg none with a signature", plain(`{"alg":"none","kid":"first"}`, valid(nil), "signed")},
-		{"no alg", plain(`{"kid":"first"}`, valid(nil), "")},
-		{"HS256 with the public key", fakepeers.SignToken(t, jose.HS256, jose.JSONWebKey{Key: publicPEM, KeyID: "first"}, valid(nil))},
-		{"HS256 with the public key in DER", fakepeers.SignToken(t, jose.HS256, jose.JSONWebKey{Key: public, KeyID: "first"}, valid(nil))},
-		{"another key under the same ID", fakepeers.SignToken(t, jose.ES256, jose.JSONWebKey{Key: newECKey(t), KeyID: "first"}, valid(nil))},
-		{"another issuer's key", other.SignClaims(t, valid(nil))},
-		{"another issuer", other.SignClaims(t, other.Claims(audience, "ann", nil))},
-		{"another issuer in the claim", f.SignClaims(t, valid(map[string]any{"iss": "https://evil.example.com"}))},
-		{"the issuer with a slash", f.SignClaims(t, valid(map[string]any{"iss": f.URL + "/"}))},
-		{"no issuer", f.SignClaims(t, valid(map[string]any{"iss": nil}))},
-		{"another server", f.SignClaims(t, valid(map[string]any{"aud": "https://other.example.com/mcp"}))},
-		{"this server's origin", f.SignClaims(t, valid(map[string]any{"aud": "https://codeforge.example.com"}))},
-		{"two servers", f.SignClaims(t, valid(map[string]any{"aud": []string{audience, "https://other.example.com"}}))},
-		{"two servers, this one last", f.SignClaims(t, valid(map[string]any{"aud": []string{"https://other.example.com", audience}}))},
-		{"no audience", f.SignClaims(t, valid(map[string]any{"aud": nil}))},
-		{"an empty audience", f.SignClaims(t, valid(map[string]any{"aud": []string{}}))},
-		{"expired", f.SignClaims(t, valid(map[string]any{"exp": time.Now().Add(-time.Second).Unix()}))},
-		{"no expiry", f.SignClaims(t, valid(map[string]any{"exp": nil}))},
-		{"not yet valid", f.SignClaims(t, valid(map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}))},
-		{"no subject", f.SignClaims(t, valid(map[string]any{"sub": nil}))},
-		{"a subject that is no text", f.SignClaims(t, valid(map[string]any{"sub": 1}))},
-		{"claims of another token", parts[0] + "." + strings.Split(f.SignClaims(t, valid(map[string]any{"sub": "bob"})), ".")[1] + "." + parts[2]},
-		{"a signature cut short", good[:len(good)-4]},
-		{"two signatures", `{"payload":"` + parts[1] + `","signatures":[{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"},{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"}]}`},
-	} {
+	return []forged{
+		{"no token", "(it has no claims)", ""},
+		{"no JWT", "(it has no claims)", "abc"},
+		{"three points", "(it has no claims)", "..."},
+		{"alg none", "token-signature", plain(`{"alg":"none"}`, valid(nil), "")},
+		{"alg None", "token-signature", plain(`{"alg":"None","kid":"first"}`, valid(nil), "")},
+		{"alg none with a signature", "token-signature", plain(`{"alg":"none","kid":"first"}`, valid(nil), "signed")},
+		{"no alg", "token-signature", plain(`{"kid":"first"}`, valid(nil), "")},
+		{"HS256 with the public key", "token-signature", fakepeers.SignToken(t, jose.HS256, jose.JSONWebKey{Key: publicPEM, KeyID: "first"}, valid(nil))},
+		{"HS256 with the public key in DER", "token-signature", fakepeers.SignToken(t, jose.HS256, jose.JSONWebKey{Key: public, KeyID: "first"}, valid(nil))},
+		{"another key under the same ID", "token-signature", fakepeers.SignToken(t, jose.ES256, jose.JSONWebKey{Key: newECKey(t), KeyID: "first"}, valid(nil))},
+		{"another issuer's key", "token-signature", other.SignClaims(t, valid(nil))},
+		{"another issuer", "token-issuer,token-signature", other.SignClaims(t, other.Claims(audience, "ann", nil))},
+		{"another issuer in the claim", "token-issuer", f.SignClaims(t, valid(map[string]any{"iss": "https://evil.example.com"}))},
+		{"the issuer with a slash", "token-issuer", f.SignClaims(t, valid(map[string]any{"iss": f.URL + "/"}))},
+		{"no issuer", "token-issuer", f.SignClaims(t, valid(map[string]any{"iss": nil}))},
+		{"another server", "login-audience", f.SignClaims(t, valid(map[string]any{"aud": "https://other.example.com/mcp"}))},
+		{"this server's origin", "login-audience", f.SignClaims(t, valid(map[string]any{"aud": "https://codeforge.example.com"}))},
+		{"two servers", "login-audience", f.SignClaims(t, valid(map[string]any{"aud": []string{audience, "https://other.example.com"}}))},
+		{"two servers, this one last", "login-audience", f.SignClaims(t, valid(map[string]any{"aud": []string{"https://other.example.com", audience}}))},
+		{"no audience", "login-audience", f.SignClaims(t, valid(map[string]any{"aud": nil}))},
+		{"an empty audience", "login-audience", f.SignClaims(t, valid(map[string]any{"aud": []string{}}))},
+		{"expired", "token-time", f.SignClaims(t, valid(map[string]any{"exp": time.Now().Add(-time.Second).Unix()}))},
+		{"no expiry", "token-time", f.SignClaims(t, valid(map[string]any{"exp": nil}))},
+		{"not yet valid", "token-time", f.SignClaims(t, valid(map[string]any{"nbf": time.Now().Add(time.Hour).Unix()}))},
+		{"no subject", "(it has no names either)", f.SignClaims(t, valid(map[string]any{"sub": nil}))},
+		{"a subject that is no text", "(go-oidc cannot read it)", f.SignClaims(t, valid(map[string]any{"sub": 1}))},
+		{"claims of another token", "token-signature", parts[0] + "." + strings.Split(f.SignClaims(t, valid(map[string]any{"sub": "bob"})), ".")[1] + "." + parts[2]},
+		{"a signature cut short", "token-signature", good[:len(good)-4]},
+		{"two signatures", "(go-oidc reads only one)", `{"payload":"` + parts[1] + `","signatures":[{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"},{"protected":"` + parts[0] + `","signature":"` + parts[2] + `"}]}`},
+	}, good
+}
+
+// TestForgedTokens: only a token that the issuer made for this server alone, and that has not expired, is a login. No
+// log line has a token.
+// Promise: access-tokens
+func TestForgedTokens(t *testing.T) {
+	f := fakepeers.NewIssuer(t)
+	list, good := forgeTokens(t, f)
+	for _, c := range list {
 		v, log := open(t, f, "sub") // with a new bound of requests
 		if l, err := v.Verify(t.Context(), good); err != nil || l.Subject != "ann" || !slices.Equal(l.Names, []string{"ann"}) || time.Until(l.Expires) < 50*time.Minute {
 			t.Fatalf("a valid token: %+v %v\n%s", l, err, log)

@@ -3,6 +3,7 @@
 package accesstoken_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
@@ -11,14 +12,21 @@ import (
 // TestDisarmed: without these defences, their attacks succeed. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	f := fakepeers.NewIssuer(t)
-	t.Run("login-audience-jwt", func(t *testing.T) {
-		t.Setenv("CODEFORGE_DISARM", "login-audience")
-		v, _ := open(t, f, "sub")
-		both := f.Claims(audience, "ann", map[string]any{"aud": []string{audience, "https://other.example.com"}})
-		if _, err := v.Verify(t.Context(), f.SignClaims(t, both)); err != nil {
-			t.Errorf("the attack is stopped by something else: %v", err)
+	list, _ := forgeTokens(t, f)
+	for _, c := range list {
+		if strings.HasPrefix(c.defence, "(") {
+			continue
 		}
-	})
+		t.Run(c.defence, func(t *testing.T) {
+			t.Run(c.name, func(t *testing.T) {
+				t.Setenv("CODEFORGE_DISARM", c.defence)
+				v, log := open(t, f, "sub")
+				if _, err := v.Verify(t.Context(), c.token); err != nil {
+					t.Errorf("the attack is stopped by something else: %s", log)
+				}
+			})
+		})
+	}
 	for name, answers := range wrongAnswers() {
 		if name == "" {
 			continue // no defence of this package
