@@ -15,7 +15,7 @@ const evil = "https://evil.example.com/callback"
 // attack is one attempt to get access, or to lead a user astray. run reports whether it succeeded.
 type attack struct {
 	name string
-	// defence is the only defence that stops it, or "" if there is no marker or there are several.
+	// defence is the only defence that stops it, or why there is no control, in parentheses.
 	defence string
 	run     func(t *testing.T, f *forge) bool
 }
@@ -67,13 +67,13 @@ var attacks = []attack{
 		p := f.exchange(t, id, code)
 		return f.exchange(t, id, code).Access != "" || f.isValid(t, p.Access) || f.renew(t, id, p.Refresh).Access != ""
 	}},
-	{"a code used again with a wrong verifier", "", func(t *testing.T, f *forge) bool {
+	{"a code used again with a wrong verifier", "client-replay", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		code := f.code(t, id)
 		first := f.exchange(t, id, code, "code_verifier", strings.Repeat("x", 43))
 		return first.Access != "" || f.exchange(t, id, code).Access != ""
 	}},
-	{"a code after a minute", "", func(t *testing.T, f *forge) bool {
+	{"a code after a minute", "client-expiry", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		code := f.code(t, id)
 		f.wait(codeTime + time.Second)
@@ -95,12 +95,12 @@ var attacks = []attack{
 	{"a redirect URI with a query", "client-redirect", atLogin("redirect_uri", callback+"?to="+evil)},
 	{"a redirect URI of another subdomain", "client-redirect", atLogin("redirect_uri", "https://client.example.com.evil.com/callback")},
 	{"no redirect URI", "client-redirect", atLogin("redirect_uri", "")},
-	{"another redirect URI at the token endpoint", "", atToken("redirect_uri", evil)},
+	{"another redirect URI at the token endpoint", "client-redirect", atToken("redirect_uri", evil)},
 	{"a redirect URI of javascript", "client-scheme", atRegistration("javascript://client.example.com/%0aalert(1)")},
 	{"a redirect URI of an app", "client-scheme", atRegistration("cursor://client.example.com/callback")},
 	{"a redirect URI without TLS", "client-scheme", atRegistration("http://client.example.com/callback")},
-	{"a redirect URI with a user", "", atRegistration("https://claude.ai@evil.example.com/")},
-	{"a redirect by a mistake, as an open redirect", "", func(t *testing.T, f *forge) bool {
+	{"a redirect URI with a user", "client-url", atRegistration("https://claude.ai@evil.example.com/")},
+	{"a redirect by a mistake, as an open redirect", "(no code leads back)", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, evil)
 		for _, changes := range [][]string{{"response_type", "token"}, {"scope", "x\ny", "state", "\x00"}, {"resource", "https://other.example.com/mcp"}, {"code_challenge", ""}, {"prompt", "none", "response_mode", "fragment"}} {
 			status, page, h := f.send(t, f.browser(t), http.MethodGet, "/oauth/authorize?"+f.query(id, append(changes, "redirect_uri", evil)...), "", "")
@@ -110,19 +110,23 @@ var attacks = []attack{
 		}
 		return false
 	}},
+	{"an answer without its issuer, for a mix-up", "client-issuer", func(t *testing.T, f *forge) bool {
+		b := f.browser(t)
+		return f.approve(t, b, f.signIn(t, b, f.query(f.registerAt(t, callback)), annToken)).Query().Get("iss") != f.url
+	}},
 	{"the resource of another server", "client-resource", atLogin("resource", "https://other.example.com/mcp")},
 	{"the resource of a path beside the endpoint", "client-resource", atLogin("resource", "https://forge.example.com/mcp/other")},
 	{"the resource of another server at the token endpoint", "client-resource", atToken("resource", "https://other.example.com/mcp")},
-	{"two resources", "", func(t *testing.T, f *forge) bool {
+	{"two resources", "client-repeated", func(t *testing.T, f *forge) bool {
 		return f.open(t, f.browser(t), f.query(f.registerAt(t, callback))+"&resource=https%3A%2F%2Fother.example.com%2Fmcp") != nil
 	}},
-	{"two redirect URIs", "", func(t *testing.T, f *forge) bool {
+	{"two redirect URIs", "client-repeated", func(t *testing.T, f *forge) bool {
 		return f.open(t, f.browser(t), f.query(f.registerAt(t, callback))+"&redirect_uri="+url.QueryEscape(evil)) != nil
 	}},
-	{"an unknown client", "", func(t *testing.T, f *forge) bool { return f.open(t, f.browser(t), f.query("unknown")) != nil }},
-	{"the implicit grant", "", atLogin("response_type", "token")},
-	{"a request object", "", atLogin("request_uri", "https://evil.example.com/request")},
-	{"parameters of a token in the address", "", func(t *testing.T, f *forge) bool {
+	{"an unknown client", "(it has no redirect URI either)", func(t *testing.T, f *forge) bool { return f.open(t, f.browser(t), f.query("unknown")) != nil }},
+	{"the implicit grant", "client-kind", atLogin("response_type", "token")},
+	{"a request object", "client-kind", atLogin("request_uri", "https://evil.example.com/request")},
+	{"parameters of a token in the address", "client-body", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		v := url.Values{"grant_type": {"authorization_code"}, "client_id": {id}, "code": {f.code(t, id)}, "code_verifier": {verifier}}
 		_, body, _ := f.send(t, f.browser(t), http.MethodPost, "/oauth/token?"+v.Encode(), form, "")
@@ -134,24 +138,24 @@ var attacks = []attack{
 		next := f.renew(t, id, p.Refresh)
 		return f.renew(t, id, p.Refresh).Access != "" || f.isValid(t, next.Access) || f.renew(t, id, next.Refresh).Access != ""
 	}},
-	{"a refresh token of another client", "", func(t *testing.T, f *forge) bool {
+	{"a refresh token of another client", "client-owner", func(t *testing.T, f *forge) bool {
 		victim, thief := f.registerAt(t, callback), f.registerAt(t, callback)
 		p := f.exchange(t, victim, f.code(t, victim))
 		return f.renew(t, thief, p.Refresh).Access != "" || f.renew(t, "", p.Refresh).Access != "" || f.renew(t, "\x00\xff", p.Refresh).Access != ""
 	}},
-	{"a refresh token after thirty days", "", func(t *testing.T, f *forge) bool {
+	{"a refresh token after thirty days", "client-expiry", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		p := f.exchange(t, id, f.code(t, id))
 		f.wait(loginTime + time.Second)
 		return f.renew(t, id, p.Refresh).Access != ""
 	}},
-	{"an access token after an hour", "", func(t *testing.T, f *forge) bool {
+	{"an access token after an hour", "client-expiry", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		p := f.exchange(t, id, f.code(t, id))
 		f.wait(accessTime + time.Second)
 		return f.isValid(t, p.Access)
 	}},
-	{"other secrets as an access token", "", func(t *testing.T, f *forge) bool {
+	{"other secrets as an access token", "(no row has its hash)", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		p := f.exchange(t, id, f.code(t, id))
 		return slices.ContainsFunc([]string{"", p.Refresh, f.code(t, id), id, mustCode(t, f), p.Access + "x", hashSecret(p.Access), "cf_access_"}, func(s string) bool { return f.isValid(t, s) })
@@ -164,7 +168,7 @@ var attacks = []attack{
 		f.mu.Unlock()
 		return f.isValid(t, p.Access)
 	}},
-	{"a renewal after the tenant's token was removed", "", func(t *testing.T, f *forge) bool {
+	{"a renewal after the tenant's token was removed", "client-tenant", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		p := f.exchange(t, id, f.code(t, id))
 		f.mu.Lock()
@@ -184,7 +188,7 @@ var attacks = []attack{
 		f.change(t, &f.gone)
 		return f.isValid(t, p.Access) || f.renew(t, id, p.Refresh).Access != "" || f.signIn(t, f.browser(t), f.query(id), unused) != nil
 	}},
-	{"the revocation of a token by another client", "", func(t *testing.T, f *forge) bool {
+	{"the revocation of a token by another client", "client-owner", func(t *testing.T, f *forge) bool {
 		victim, thief := f.registerAt(t, callback), f.registerAt(t, callback)
 		p := f.exchange(t, victim, f.code(t, victim))
 		f.send(t, f.browser(t), http.MethodPost, "/oauth/revoke", form, url.Values{"token": {p.Access}, "client_id": {thief}}.Encode())
@@ -209,35 +213,35 @@ var attacks = []attack{
 		status, _, _ := f.post(t, b, "/oauth/login", v)
 		return status == http.StatusOK
 	}},
-	{"a sign-in without the cookie", "", func(t *testing.T, f *forge) bool {
+	{"a sign-in without the cookie", "client-form", func(t *testing.T, f *forge) bool {
 		v := f.open(t, f.browser(t), f.query(f.registerAt(t, callback)))
 		v.Set("secret", annToken)
 		v.Set("form", formToken(""))
 		status, _, _ := f.post(t, f.browser(t), "/oauth/login", v)
 		return status == http.StatusOK
 	}},
-	{"consent for the request of another browser", "", func(t *testing.T, f *forge) bool {
+	{"consent for the request of another browser", "client-form", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		attacker, user := f.browser(t), f.browser(t)
 		v := f.signIn(t, attacker, f.query(id), annToken)
 		f.open(t, user, f.query(id)) // has a cookie too
 		return f.approve(t, user, v).Query().Has("code") || f.approve(t, f.browser(t), v).Query().Has("code")
 	}},
-	{"consent without a sign-in", "", func(t *testing.T, f *forge) bool {
+	{"consent without a sign-in", "(there is no request to approve)", func(t *testing.T, f *forge) bool {
 		b := f.browser(t)
 		v := f.open(t, b, f.query(f.registerAt(t, callback)))
 		return f.approve(t, b, v).Query().Has("code") || f.approve(t, b, url.Values{}).Query().Has("code")
 	}},
-	{"one form of consent sent twice", "", func(t *testing.T, f *forge) bool {
+	{"one form of consent sent twice", "(the row has another hash, and no cookie)", func(t *testing.T, f *forge) bool {
 		b := f.browser(t)
 		v := f.signIn(t, b, f.query(f.registerAt(t, callback)), annToken)
 		return !f.approve(t, b, v).Query().Has("code") || f.approve(t, b, v).Query().Has("code")
 	}},
-	{"a code for the client as a form of consent", "", func(t *testing.T, f *forge) bool {
+	{"a code for the client as a form of consent", "client-form", func(t *testing.T, f *forge) bool {
 		code := f.code(t, f.registerAt(t, callback))
 		return f.approve(t, f.browser(t), url.Values{"form": {code}}).Query().Has("code")
 	}},
-	{"consent after ten minutes", "", func(t *testing.T, f *forge) bool {
+	{"consent after ten minutes", "client-expiry", func(t *testing.T, f *forge) bool {
 		b := f.browser(t)
 		v := f.signIn(t, b, f.query(f.registerAt(t, callback)), annToken)
 		f.wait(approveTime + time.Second)
@@ -255,11 +259,11 @@ var attacks = []attack{
 		_, _, h := f.send(t, f.browser(t), http.MethodGet, "/oauth/authorize?"+f.query(f.registerAt(t, callback)), "", "")
 		return !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("X-Frame-Options") != "DENY"
 	}},
-	{"a page from a cache, or its address as a referrer", "", func(t *testing.T, f *forge) bool {
+	{"a page from a cache, or its address as a referrer", "client-cache", func(t *testing.T, f *forge) bool {
 		_, _, h := f.send(t, f.browser(t), http.MethodGet, "/oauth/authorize?"+f.query(f.registerAt(t, callback)), "", "")
 		return h.Get("Cache-Control") != "no-store" || h.Get("Referrer-Policy") != "same-origin"
 	}},
-	{"the cookie over plain HTTP, from scripts or from other sites", "", func(t *testing.T, f *forge) bool {
+	{"the cookie over plain HTTP, from scripts or from other sites", "client-cookie", func(t *testing.T, f *forge) bool {
 		_, _, h := f.send(t, f.browser(t), http.MethodGet, "/oauth/authorize?"+f.query(f.registerAt(t, callback)), "", "")
 		c, err := http.ParseSetCookie(h.Get("Set-Cookie"))
 		return err != nil || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || !strings.HasPrefix(c.Name, "__Host-") || c.Domain != "" || c.Path != "/"
@@ -293,7 +297,7 @@ var attacks = []attack{
 		}
 		return n > maxUnused
 	}},
-	{"registrations of odd and of too much metadata", "", func(t *testing.T, f *forge) bool {
+	{"registrations of odd and of too much metadata", "client-metadata", func(t *testing.T, f *forge) bool {
 		many := slices.Repeat([]string{callback}, maxRedirects+1)
 		for _, m := range []map[string]any{
 			{}, {"redirect_uris": []string{}}, {"redirect_uris": many}, {"redirect_uris": callback}, {"redirect_uris": []any{1}}, {"redirect_uris": []string{callback}, "client_name": strings.Repeat("a", maxBody)},
@@ -306,17 +310,17 @@ var attacks = []attack{
 		status, _, _ := f.send(t, f.browser(t), http.MethodPost, "/oauth/register", "text/plain", `{"redirect_uris": ["`+callback+`"]}`)
 		return status == http.StatusCreated
 	}},
-	{"markup and hidden characters in a client's name", "", func(t *testing.T, f *forge) bool {
+	{"markup and hidden characters in a client's name", "client-name", func(t *testing.T, f *forge) bool {
 		name := "<script>alert(1)</script>\"'>\u202eedualC\u200b\x1b[31m" + strings.Repeat("long ", 100)
 		id := f.register(t, map[string]any{"client_name": name, "redirect_uris": []string{callback}})
 		_, page, _ := f.send(t, f.browser(t), http.MethodGet, "/oauth/authorize?"+f.query(id), "", "")
 		return id == "" || strings.Contains(page, "<script") || strings.ContainsAny(page, "\u202e\u200b\x1b") || strings.Count(page, "long ") > 20
 	}},
-	{"markup in parameters", "", func(t *testing.T, f *forge) bool {
+	{"markup in parameters", "(html/template escapes each value)", func(t *testing.T, f *forge) bool {
 		_, page, _ := f.send(t, f.browser(t), http.MethodGet, "/oauth/authorize?"+f.query(f.registerAt(t, callback), "state", `"><script>alert(1)</script>`), "", "")
 		return strings.Contains(page, "<script")
 	}},
-	{"a state that splits headers", "", atLogin("state", "a\r\nSet-Cookie: b")},
+	{"a state that splits headers", "(the Location is encoded too)", atLogin("state", "a\r\nSet-Cookie: b")},
 	{"a one-time code used twice", "client-once", func(t *testing.T, f *forge) bool {
 		id, code := f.registerAt(t, callback), mustCode(t, f)
 		b := f.browser(t)
@@ -325,7 +329,7 @@ var attacks = []attack{
 		}
 		return f.signIn(t, b, f.query(id), code) != nil
 	}},
-	{"a stolen refresh token, used before its client gives it back", "", func(t *testing.T, f *forge) bool {
+	{"a stolen refresh token, used before its client gives it back", "client-reuse", func(t *testing.T, f *forge) bool {
 		id := f.registerAt(t, callback)
 		p := f.exchange(t, id, f.code(t, id))
 		stolen := f.renew(t, id, p.Refresh)
@@ -359,18 +363,18 @@ var attacks = []attack{
 		}
 		return false
 	}},
-	{"a one-time code for every host", "", func(t *testing.T, f *forge) bool {
+	{"a one-time code for every host", "client-bound", func(t *testing.T, f *forge) bool {
 		return slices.ContainsFunc([][]string{nil, {}, {""}, {"client.example.com", "*"}, {"a b"}}, func(hosts []string) bool {
 			_, err := f.NewOneTimeCode(t.Context(), "ann", hosts)
 			return err == nil
 		})
 	}},
-	{"a one-time code after ten minutes", "", func(t *testing.T, f *forge) bool {
+	{"a one-time code after ten minutes", "client-expiry", func(t *testing.T, f *forge) bool {
 		id, code := f.registerAt(t, callback), mustCode(t, f)
 		f.wait(oneTimeTime + time.Second)
 		return f.signIn(t, f.browser(t), f.query(id), code) != nil
 	}},
-	{"a sign-in without a secret", "", func(t *testing.T, f *forge) bool {
+	{"a sign-in without a secret", "(no tenant has it, and no row has its hash)", func(t *testing.T, f *forge) bool {
 		mustCode(t, f)
 		id := f.registerAt(t, callback)
 		return slices.ContainsFunc([]string{"", " ", "----", "%", "ann", hashSecret(annToken), "' OR 1=1 --"}, func(s string) bool { return f.signIn(t, f.browser(t), f.query(id), s) != nil })

@@ -101,6 +101,7 @@ func New(cfg Config) *Server {
 // ServeHTTP serves the paths.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
+	//defence:client-cache
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if s.requests.isExceeded(r) {
@@ -181,6 +182,7 @@ func (s *Server) NewOneTimeCode(ctx context.Context, tenant string, hosts []stri
 		return "", errors.New("there is no such tenant")
 	}
 	isBad := func(host string) bool { return !isHostname(host) }
+	//defence:client-bound
 	if len(hosts) == 0 || len(hosts) > maxRedirects || slices.ContainsFunc(hosts, isBad) {
 		return "", errors.New("want the hosts of one client")
 	}

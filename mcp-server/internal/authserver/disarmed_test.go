@@ -4,13 +4,14 @@ package authserver
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
 // TestDisarmed: without its defence, each attack succeeds. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	for _, a := range slices.Concat(attacks, documentAttacks) {
-		if a.defence == "" {
+		if strings.HasPrefix(a.defence, "(") {
 			continue
 		}
 		t.Run(a.defence, func(t *testing.T) {

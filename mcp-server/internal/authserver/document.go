@@ -37,19 +37,24 @@ func newDocumentClient() *http.Client {
 			DisableCompression:     true, // a small answer could expand to a large one
 			MaxResponseHeaderBytes: maxDocument,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			//defence:client-document instead nil
+			return http.ErrUseLastResponse
+		},
 	}
 }
 
 // isDocumentURL reports whether a client's ID is the URL of its document, in the only spelling that the draft permits.
 func isDocumentURL(id string) bool {
 	u, err := url.Parse(id)
+	//defence:client-url permits
 	return err == nil && u.Scheme == "https" && !isBadRedirect(id) && u.RawQuery == "" && !u.ForceQuery &&
 		len(u.Path) > 1 && path.Clean(u.Path) == u.Path && u.RawPath == ""
 }
 
 // hostOfDocument returns the host that serves a client's document, or "" if the client has registered itself.
 func hostOfDocument(id string) string {
+	//defence:client-document permits
 	if !isDocumentURL(id) {
 		return ""
 	}
@@ -92,6 +97,7 @@ func (s *Server) fetchDocument(ctx context.Context, id string) (c client, err er
 	}
 	defer resp.Body.Close()
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	//defence:client-document
 	if resp.StatusCode != http.StatusOK || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return c, fmt.Errorf("want status 200 and JSON, got status %d and %q", resp.StatusCode, kind)
 	}
@@ -122,6 +128,7 @@ func parseDocument(id string, body []byte) (client, error) {
 	case in.ID != id:
 		return client{}, errors.New("its client_id is not its own URL")
 	// Everyone can read the document, so it must not rely on a secret.
+	//defence:client-document
 	case in.Secret != nil, strings.HasPrefix(in.Method, "client_secret"):
 		return client{}, errors.New("it has a client_secret")
 	case text != "":

@@ -100,10 +100,10 @@ var documentAttacks = []attack{
 	{"a document with a redirect URI of javascript", "client-scheme", atDocument(func(d map[string]any) {
 		d["redirect_uris"] = []string{callback, "javascript://client.example.com/%0aalert(1)"}
 	})},
-	{"a document with a client secret", "", atDocument(func(d map[string]any) { d["client_secret"] = "secret" })},
-	{"a document that relies on a secret", "", atDocument(func(d map[string]any) { d["token_endpoint_auth_method"] = "client_secret_basic" })},
-	{"a document of 6 KiB", "", atDocument(func(d map[string]any) { d["more"] = strings.Repeat("a", 6<<10) })},
-	{"a document behind a redirect", "", atDocumentServer(func(s *site, w http.ResponseWriter, r *http.Request) {
+	{"a document with a client secret", "client-document", atDocument(func(d map[string]any) { d["client_secret"] = "secret" })},
+	{"a document that relies on a secret", "client-document", atDocument(func(d map[string]any) { d["token_endpoint_auth_method"] = "client_secret_basic" })},
+	{"a document of 6 KiB", "(a part of it is no JSON either)", atDocument(func(d map[string]any) { d["more"] = strings.Repeat("a", 6<<10) })},
+	{"a document behind a redirect", "client-document", atDocumentServer(func(s *site, w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/client.json" {
 			http.Redirect(w, r, "/other.json", http.StatusFound)
 			return
@@ -111,11 +111,11 @@ var documentAttacks = []attack{
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"client_id": s.id, "redirect_uris": []string{callback}})
 	})},
-	{"a page as a document", "", atDocumentServer(func(s *site, w http.ResponseWriter, _ *http.Request) {
+	{"a page as a document", "client-document", atDocumentServer(func(s *site, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_ = json.NewEncoder(w).Encode(map[string]any{"client_id": s.id, "redirect_uris": []string{callback}})
 	})},
-	{"a document that does not end", "", func(t *testing.T, f *forge) bool {
+	{"a document that does not end", "(the time limit is net/http's)", func(t *testing.T, f *forge) bool {
 		done := make(chan struct{})
 		s := (&site{}).serve(t, f.openGuard(), func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -128,7 +128,7 @@ var documentAttacks = []attack{
 		began := time.Now()
 		return f.open(t, f.browser(t), f.query(s.id)) != nil || time.Since(began) > testkit.Patience/2
 	}},
-	{"a document that changes its redirect URIs after the approval", "", func(t *testing.T, f *forge) bool {
+	{"a document that changes its redirect URIs after the approval", "client-redirect", func(t *testing.T, f *forge) bool {
 		redirect := callback
 		s := newSite(t, f.openGuard(), func(d map[string]any) { d["redirect_uris"] = []string{redirect} })
 		p := f.exchange(t, s.id, f.code(t, s.id))
@@ -160,7 +160,7 @@ var documentAttacks = []attack{
 		}
 		return list[0].Client.Name != "Evil" || !slices.Equal(list[0].Client.Redirects, []string{callback})
 	}},
-	{"URLs of documents in other spellings", "", func(t *testing.T, f *forge) bool {
+	{"URLs of documents in other spellings", "client-url", func(t *testing.T, f *forge) bool {
 		s := newSite(t, f.openGuard(), nil)
 		for _, id := range []string{s.URL, s.URL + "/", s.URL + "/a/../client.json", s.id + "?x", s.id + "?", s.id + "#x", strings.Replace(s.id, "https://", "https://user@", 1), strings.Replace(s.id, "https", "http", 1), s.URL + "/%63lient.json", s.URL + "//client.json", s.id + "/"} {
 			f.open(t, f.browser(t), f.query(id))
@@ -174,7 +174,7 @@ var documentAttacks = []attack{
 		}
 		return s.count() > 12
 	}},
-	{"a host of a document that reads like another", "", func(t *testing.T, f *forge) bool {
+	{"a host of a document that reads like another", "client-document", func(t *testing.T, f *forge) bool {
 		s := newSite(t, f.openGuard(), func(d map[string]any) { d["client_name"] = "</b>claude.ai<b>" })
 		b := f.browser(t)
 		v := f.open(t, b, f.query(s.id))

@@ -60,6 +60,7 @@ func (s *Server) writePage(w http.ResponseWriter, status int, name string, p pag
 	//defence:client-frames
 	h.Set("X-Frame-Options", "DENY")
 	// Not no-referrer, with which browsers send the Origin null with the page's own forms.
+	//defence:client-cache
 	h.Set("Referrer-Policy", "same-origin")
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // an error means that the browser has gone
@@ -119,6 +120,7 @@ func (s *Server) readRequest(r *http.Request, query string) (p request, c client
 	if !c.hasRedirect(p.redirect) {
 		return p, c, requestError("The client asks to send you to an address that it has not registered.")
 	}
+	//defence:client-kind
 	if v.Get("response_type") != "code" || v.Has("request") || v.Has("request_uri") ||
 		v.Has("response_mode") && v.Get("response_mode") != "query" ||
 		len(p.state) > maxState || keepPrintable(p.state) != p.state {
@@ -142,13 +144,19 @@ func (s *Server) askWho(
 	cookie := cookieOf(r)
 	if cookie == "" {
 		cookie = newSecret()
-		http.SetCookie(w, &http.Cookie{
-			Name: cookieName, Value: cookie, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		})
+		http.SetCookie(w, newCookie(cookie))
 	}
 	s.writePage(w, status, "signin.html", page{
 		Name: c.Name, Host: hostOf(p.redirect), Form: formToken(cookie), Query: query, Problem: problem,
 	})
+}
+
+// newCookie returns the cookie with a value, for this host, TLS and the pages of this server only.
+func newCookie(value string) *http.Cookie {
+	//defence:client-cookie instead &http.Cookie{Name: cookieName, Value: value, Path: "/"}
+	return &http.Cookie{
+		Name: cookieName, Value: value, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
 }
 
 // cookieOf returns the value of the cookie, or "".
@@ -274,7 +282,10 @@ func (s *Server) decideRequest(w http.ResponseWriter, r *http.Request) {
 	}
 	var p request
 	var err error
-	answer := url.Values{"iss": {s.cfg.Issuer}}
+	answer := url.Values{}
+	// A client of several servers must not take this code to another one (RFC 9207).
+	//defence:client-issuer
+	answer.Set("iss", s.cfg.Issuer)
 	if v.Get("decision") == "approve" {
 		code := newSecret() + newSecret()
 		p, err = s.store.approveRequest(r.Context(), v.Get("form"), cookieOf(r), code)

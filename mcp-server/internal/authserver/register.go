@@ -44,10 +44,12 @@ type metadata struct {
 
 // findMistake returns the error of RFC 7591 for metadata that no client may have, and its text. Both are "" for others.
 func (m *metadata) findMistake() (code, text string) {
+	//defence:client-metadata
 	if len(m.Redirects) == 0 || len(m.Redirects) > maxRedirects || slices.ContainsFunc(m.Redirects, isBadRedirect) {
 		return "invalid_redirect_uri",
 			"want 1 to 10 redirect_uris with https, or with http and a loopback host, without a fragment"
 	}
+	//defence:client-metadata
 	if len(m.ResponseTypes) > 0 && !slices.Contains(m.ResponseTypes, "code") ||
 		len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, grantTypes[0]) {
 		return "invalid_client_metadata", "want response type code, and grant type " + grantTypes[0]
@@ -87,7 +89,9 @@ func (s *Server) registerClient(w http.ResponseWriter, r *http.Request) {
 
 // cleanName returns a client's name for pages and terminals: one line of visible characters.
 func cleanName(name string) string {
-	if name = strings.TrimSpace(safetext.OneLine(safetext.CutText(name, maxName, "..."))); name == "" {
+	//defence:client-name
+	name = strings.TrimSpace(safetext.OneLine(safetext.CutText(name, maxName, "...")))
+	if name == "" {
 		return "a client without a name"
 	}
 	return name
@@ -107,6 +111,7 @@ func isBadRedirect(text string) bool {
 	odd := strings.ContainsFunc(text, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`"'<>\^{}|`+"`", c)
 	})
+	//defence:client-url
 	return odd || len(text) > maxRedirect || u.User != nil || u.Opaque != "" || strings.Contains(text, "#") ||
 		!isHostname(u.Hostname())
 }

@@ -69,6 +69,24 @@ func (l Login) ToHostedClient() operatorapi.HostedClient {
 // fromNow returns a time as the database has it: microseconds since 1970.
 func (s store) fromNow(d time.Duration) int64 { return s.now().Add(d).UnixMicro() }
 
+// latestExpired returns the latest end of expired rows, in the form of fromNow: a row counts if its end is later.
+func (s store) latestExpired() int64 {
+	//defence:client-expiry instead 0
+	return s.fromNow(0)
+}
+
+// matchClient returns the condition that a login belongs to the client $1.
+func matchClient() string {
+	//defence:client-owner instead "$1 <> ''"
+	return "client = $1"
+}
+
+// hashCookie returns the form in which the database has the cookie of a browser: never "", as after an approval.
+func hashCookie(cookie string) string {
+	//defence:client-form instead ""
+	return hashSecret(cookie)
+}
+
 // isFresh reports whether a document that was read at this time still counts.
 func (s store) isFresh(at time.Time) bool {
 	age := s.now().Sub(at)
@@ -127,7 +145,7 @@ func (s store) addOneTimeCode(ctx context.Context, code, tenant, hosts string) e
 func (s store) useOneTimeCode(ctx context.Context, code, host string) (tenant string, err error) {
 	var hosts string
 	err = s.db.QueryRowContext(ctx, `SELECT tenant, hosts FROM login_code WHERE hash = $1 AND until > $2`,
-		hashSecret(code), s.fromNow(0)).Scan(&tenant, &hosts)
+		hashSecret(code), s.latestExpired()).Scan(&tenant, &hosts)
 	if err != nil {
 		return "", replaceNoRows(err)
 	}
@@ -156,7 +174,7 @@ func (s store) addRequest(ctx context.Context, id, cookie string, p request) err
 	return s.db.Transact(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO login_request
 			(hash, cookie, client, name, redirect, state, challenge, tenant, proof, until)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, hashSecret(id), hashSecret(cookie),
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, hashSecret(id), hashCookie(cookie),
 			p.client, p.name, p.redirect, p.state, p.challenge, p.tenant, p.proof, s.fromNow(approveTime))
 		if err == nil {
 			err = s.keepLatest(ctx, tx, "login_request", "hash", "until", p.tenant, maxRequests)
@@ -173,7 +191,7 @@ func (s store) keepLatest(ctx context.Context, tx *sql.Tx, table, id, at, tenant
 	//nolint:gosec // the names are constants
 	older := `DELETE FROM ` + table + ` WHERE ` + id + ` IN (SELECT ` + id + ` FROM ` + table + `
 		WHERE tenant = $1 ORDER BY ` + at + ` DESC, ` + id + ` LIMIT $2 OFFSET $3)`
-	_, err := tx.ExecContext(ctx, expired, s.fromNow(0))
+	_, err := tx.ExecContext(ctx, expired, s.latestExpired())
 	if err == nil {
 		_, err = tx.ExecContext(ctx, older, tenant, everyRow, most)
 	}
@@ -183,14 +201,14 @@ func (s store) keepLatest(ctx context.Context, tx *sql.Tx, table, id, at, tenant
 // takeRequest removes a request that waits for a decision, and returns it.
 func (s store) takeRequest(ctx context.Context, id, cookie string) (p request, err error) {
 	return s.takeRow(ctx, `DELETE FROM login_request WHERE hash = $1 AND cookie = $2 AND until > $3 RETURNING `,
-		hashSecret(id), hashSecret(cookie), s.fromNow(0))
+		hashSecret(id), hashCookie(cookie), s.latestExpired())
 }
 
 // approveRequest gives a request a code. Its row has no cookie from now on, so that no decision finds it again.
 func (s store) approveRequest(ctx context.Context, id, cookie, code string) (request, error) {
 	return s.takeRow(ctx, `UPDATE login_request SET hash = $4, cookie = '', until = $5
 		WHERE hash = $1 AND cookie = $2 AND until > $3 RETURNING `,
-		hashSecret(id), hashSecret(cookie), s.fromNow(0), hashSecret(code), s.fromNow(codeTime))
+		hashSecret(id), hashCookie(cookie), s.latestExpired(), hashSecret(code), s.fromNow(codeTime))
 }
 
 // takeRow runs a statement that returns one request.
@@ -212,11 +230,13 @@ func (s store) exchangeCode(ctx context.Context, code string, isAllowed func(req
 	isRefused := false
 	err = s.db.Transact(ctx, func(tx *sql.Tx) error {
 		p, err := scanRequest(tx.QueryRowContext(ctx, `DELETE FROM login_request
-			WHERE hash = $1 AND cookie = '' AND until > $2 RETURNING `+requestColumns, hashSecret(code), s.fromNow(0)))
+			WHERE hash = $1 AND cookie = '' AND until > $2 RETURNING `+requestColumns, hashSecret(code), s.latestExpired()))
 		if err != nil {
 			return err
 		}
 		if isRefused = !isAllowed(p); isRefused {
+			// Not an error, which would bring the code back.
+			//defence:client-replay instead errUnknown
 			return nil
 		}
 		t, err = s.addLogin(ctx, tx, p, code)
@@ -278,10 +298,12 @@ func (s store) renewLogin(ctx context.Context, refresh, clientID string) (t toke
 	family := familyOf(refresh)
 	t = tokens{newAccessToken(), newRefreshToken(family)}
 	err = s.db.Transact(ctx, func(tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, `UPDATE login SET refresh = $1, used = $2, until = $3
-			WHERE family = $4 AND refresh = $5 AND client = $6 AND until > $2 RETURNING id, tenant, proof`,
-			hashSecret(t.refresh), s.fromNow(0), s.fromNow(loginTime), hashSecret(family), hashSecret(refresh),
-			keepPrintable(clientID)).Scan(&l.ID, &l.Tenant, &l.proof)
+		//nolint:gosec // the condition is a constant
+		renew := `UPDATE login SET refresh = $2, used = $3, until = $4
+			WHERE family = $5 AND refresh = $6 AND until > $7 AND ` + matchClient() + ` RETURNING id, tenant, proof`
+		err := tx.QueryRowContext(ctx, renew, keepPrintable(clientID), hashSecret(t.refresh), s.fromNow(0),
+			s.fromNow(loginTime), hashSecret(family), hashSecret(refresh), s.latestExpired()).
+			Scan(&l.ID, &l.Tenant, &l.proof)
 		if err != nil {
 			return err
 		}
@@ -306,7 +328,7 @@ func (s store) findAccess(ctx context.Context, token string) (a Access, proof st
 	var until int64
 	err = s.db.QueryRowContext(ctx, `SELECT l.id, l.tenant, l.proof, a.until
 		FROM login_access a JOIN login l ON l.id = a.login
-		WHERE a.hash = $1 AND a.until > $2`, hashSecret(token), s.fromNow(0)).Scan(&a.Login, &a.Tenant, &proof, &until)
+		WHERE a.hash = $1 AND a.until > $2`, hashSecret(token), s.latestExpired()).Scan(&a.Login, &a.Tenant, &proof, &until)
 	a.Expires = time.UnixMicro(until)
 	return a, proof, replaceNoRows(err)
 }
@@ -319,9 +341,12 @@ func (s store) endLoginOfCode(ctx context.Context, code string) (bool, error) {
 // endLoginOfToken ends the login of a token, if the token is the client's. A replaced refresh token counts too: the
 // client may not have the answer with the next one, or a thief may have it.
 func (s store) endLoginOfToken(ctx context.Context, token, clientID string) error {
-	_, err := s.removeRows(ctx, `DELETE FROM login WHERE client = $2 AND (family = $3
-		OR id IN (SELECT login FROM login_access WHERE hash = $1))`, hashSecret(token), keepPrintable(clientID),
-		hashSecret(familyOf(token)))
+	family := ""
+	//defence:client-reuse
+	family = familyOf(token)
+	_, err := s.removeRows(ctx, `DELETE FROM login WHERE `+matchClient()+` AND (family = $2
+		OR id IN (SELECT login FROM login_access WHERE hash = $3))`, keepPrintable(clientID), hashSecret(family),
+		hashSecret(token))
 	return err
 }
 
@@ -386,7 +411,7 @@ func (s store) removeRows(ctx context.Context, statement string, args ...any) (b
 func (s store) listLogins(ctx context.Context) ([]Login, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT l.id, l.tenant, l.began, l.used, l.name, l.redirect,
 		c.id, c.name, c.redirects FROM login l JOIN login_client c ON c.id = l.client
-		WHERE l.until > $1 ORDER BY l.used DESC, l.id`, s.fromNow(0))
+		WHERE l.until > $1 ORDER BY l.used DESC, l.id`, s.latestExpired())
 	if err != nil {
 		return nil, err
 	}

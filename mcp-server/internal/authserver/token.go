@@ -51,11 +51,13 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
 		refuseRequest(w, http.StatusBadRequest, "invalid_request", "want a form of at most 16 KiB, and each parameter once")
 		return nil, false
 	}
+	//defence:client-body instead r.Form, true
 	return r.PostForm, true
 }
 
 func hasRepeated(v url.Values) bool {
 	for _, list := range v {
+		//defence:client-repeated
 		if len(list) > 1 {
 			return true
 		}
@@ -123,6 +125,7 @@ func (s *Server) isExchangeAllowed(p request, v url.Values) bool {
 	if p.client != v.Get("client_id") {
 		return false
 	}
+	//defence:client-redirect
 	if v.Has("redirect_uri") && v.Get("redirect_uri") != p.redirect {
 		return false
 	}
@@ -150,6 +153,7 @@ func (s *Server) renewToken(r *http.Request, v url.Values) (tokens, error) {
 	if err != nil {
 		return tokens{}, err
 	}
+	//defence:client-tenant
 	if !s.cfg.HasTenant(l.Tenant, l.proof) {
 		return tokens{}, errors.Join(errUnknown, s.store.removeLogin(r.Context(), l.ID))
 	}
