@@ -212,6 +212,7 @@ func TestEdges(t *testing.T) {
 		"/mcp-auth-token mcp-server ro",
 		"/mcp-tokens mcp-server ro",
 		"/oidc-ca mcp-server ro",
+		"/oidc-secret mcp-server ro",
 		"/proxy-database-url proxy ro",
 		"/redacting-strings mcp-server ro",
 		"/redacting-strings proxy ro",
