@@ -45,7 +45,17 @@
 // reads process.env only. So a proxy answers that, and lets Deno load the rest on any other use.
 {
   const given = Object.getOwnPropertyDescriptor(globalThis, "process");
-  const load = () => (Object.defineProperty(globalThis, "process", given), globalThis.process);
+  let real, variables; // Deno's process and its env, once it is loaded
+  const load = () => {
+    if (!real) {
+      real = given.get();
+      variables = real.env;
+      const now = Object.getOwnPropertyDescriptor(globalThis, "process");
+      // The code may have replaced or deleted the global.
+      if (now?.get === get) Object.defineProperty(globalThis, "process", given);
+    }
+    return real;
+  };
   // knows returns whether read can answer for a property. All else goes to the object that whole returns.
   const answer = (whole, knows, read) => new Proxy({}, Object.fromEntries(
     Object.getOwnPropertyNames(Reflect).map((trap) => [trap, (_, ...args) => {
@@ -57,10 +67,11 @@
     }]),
   ));
   const isName = (key) => typeof key === "string" && key !== "" && !/[=\0]/.test(key) && !(key in Object.prototype);
-  const env = answer(() => load().env, isName, (key) => Deno.env.get(key));
-  const whole = answer(load, (key) => key === "env", () => env);
+  const env = answer(() => (load(), variables), isName, (key) => Deno.env.get(key));
+  const whole = answer(load, (key) => key === "env" && !real, () => env); // code may replace real.env
+  const get = () => whole;
   Object.defineProperty(globalThis, "process", {
-    get: () => whole, enumerable: given.enumerable, configurable: true,
+    get, enumerable: given.enumerable, configurable: true,
     set: (value) => Object.defineProperty(globalThis, "process", { ...given, get: () => value }),
   });
 }

@@ -72,6 +72,8 @@ var programs = []struct{ name, code string }{
 		"process.on('exit', () => console.log('exit'));\np.on('exit', function () { console.log('exit', this === process); });\np.exitCode = 3;\nprocess.nextTick(() => console.log('tick'));\n" +
 		"import real from 'node:process';\nconsole.log(real === process, process.exitCode, p.argv.length, p.pid === real.pid, p.versions.node === real.versions.node);\n"},
 	{"process replaced", "globalThis.process = { env: { A: 'b' } };\nconsole.log(process.env.A, Object.keys(process));\n"},
+	{"process replaced after a read", "const p = process;\nglobalThis.process = { env: { A: 'b' } };\nconsole.log(p.argv.length, process.env.A);\nReflect.deleteProperty(globalThis, 'process');\nconsole.log(p.argv.length, typeof process);\n"},
+	{"process.env replaced", "const p = process, { env } = p;\np.env = { ...env, A: '1' };\nconsole.log(p.env.A, process.env.A, env.A, 'A' in env, typeof env.HOME, Object.keys(p.env).length - Object.keys(env).length);\n"},
 	{"node built-ins", "import { createHash } from 'node:crypto';\nimport path from 'node:path';\nimport { Buffer } from 'node:buffer';\nconsole.log(createHash('sha256').update('x').digest('hex'), path.join('a', '..', 'b'), Buffer.from('hi').toString('base64'));\n"},
 	{"worker", "const w = new Worker(URL.createObjectURL(new Blob(['postMessage(40 + 2)'], { type: 'text/javascript' })), { type: 'module' });\nw.onmessage = (e) => { console.log(e.data); w.terminate(); };\n"},
 	{"localStorage", "localStorage.setItem('k', 'v');\nconsole.log(localStorage.length);\n"},
