@@ -121,10 +121,11 @@ func wantsTask(body []byte) bool {
 	if !bytes.Contains(body, []byte(`"task"`)) {
 		return false
 	}
+	// Not decoded further: a long list of tiny values would take many times the memory of the body.
 	var m struct {
 		Params struct {
-			Task map[string]any `json:"task"`
+			Task json.RawMessage `json:"task"`
 		} `json:"params"`
 	}
-	return json.Unmarshal(body, &m) == nil && m.Params.Task != nil
+	return json.Unmarshal(body, &m) == nil && bytes.HasPrefix(m.Params.Task, []byte("{"))
 }

@@ -96,3 +96,17 @@ func TestLinear(t *testing.T) {
 		})
 	}
 }
+
+// TestWantsTask: only an object counts as the parameter task, and its parts are not decoded.
+// Promise: bounded-work
+func TestWantsTask(t *testing.T) {
+	for task, want := range map[string]bool{`{}`: true, ` { "ttl": 1 }`: true, `null`: false, `"x"`: false, `[{}]`: false, `1`: false} {
+		if got := wantsTask([]byte(`{"method":"tools/call","params":{"task":` + task + `}}`)); got != want {
+			t.Errorf("%s: %v", task, got)
+		}
+	}
+	body := []byte(`{"params":{"task":{"a":[` + strings.Repeat("[],", 1<<18) + `[]]}}}`)
+	if n := testing.AllocsPerRun(1, func() { wantsTask(body) }); n > 100 {
+		t.Errorf("%.0f allocations", n)
+	}
+}
