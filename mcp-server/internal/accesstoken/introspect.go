@@ -144,7 +144,7 @@ func (v *Verifier) checkAnswer(claims map[string]json.RawMessage) (Login, error)
 	case issuer != v.cfg.Issuer:
 		return Login{}, fmt.Errorf("the token is of the issuer %q; want %q", issuer, v.cfg.Issuer)
 	//defence:introspect-expiry
-	case !time.Now().Before(end) || time.Now().Unix() < int64(notBefore):
+	case !time.Now().Before(end) || float64(time.Now().Unix()) < notBefore:
 		return Login{}, errors.New("the token has expired, has no exp, or is not valid yet")
 	// The holder of such a token must prove a key (RFC 8705, RFC 9449), and here it would count without.
 	//defence:introspect-bound

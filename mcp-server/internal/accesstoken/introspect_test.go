@@ -85,7 +85,7 @@ func wrongAnswers() map[string][]map[string]any {
 	return map[string][]map[string]any{
 		"introspect-active": {{"active": false}, {"active": nil}, {"active": "true"}, {"active": 1}},
 		"introspect-issuer": {{"iss": "https://evil.example.com"}, {"iss": nil}},
-		"introspect-expiry": {{"exp": time.Now().Add(-time.Second).Unix()}, {"exp": nil}, {"nbf": time.Now().Add(time.Hour).Unix()}},
+		"introspect-expiry": {{"exp": time.Now().Add(-time.Second).Unix()}, {"exp": nil}, {"nbf": time.Now().Add(time.Hour).Unix()}, {"nbf": 1e300}, {"exp": 1e300}, {"exp": -1e300}},
 		"introspect-bound":  {{"cnf": map[string]any{"jkt": "key"}}, {"token_type": "DPoP"}, {"token_type": "refresh_token"}},
 		"login-audience":    {{"aud": "https://other.example.com/mcp"}, {"aud": []string{audience, "https://other.example.com"}}, {"aud": nil}, {"aud": []string{}}},
 		"":                  {{"sub": nil}, {"sub": ""}, {"sub": 1}, {"exp": "tomorrow"}, {"iss": []string{"a"}}},
