@@ -207,7 +207,7 @@ func inside() map[string][]string {
 		"./mcp-server/cmd/mcp-server":       {"freeze-elsewhere", "proxy-schema"},
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/execution":   {"environ-apis"},
-		"./mcp-server/internal/tools":       {"file-tenant", "image-size"},
+		"./mcp-server/internal/tools":       {"file-tenant", "image-size", "task-user"},
 		"./mcp-server/internal/transport":   {"unread-answers", "session-user"},
 		"./mcp-server/internal/guard":       {"public-paths", "client-stream", "mcp-host", "mcp-origin"},
 		"./mcp-server/internal/authserver": {"client-code", "client-replay", "client-challenge", "client-verifier", "client-redirect", "client-scheme", "client-resource",

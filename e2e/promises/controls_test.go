@@ -190,6 +190,7 @@ var promisesOf = map[string][]string{
 	"store-first":        {"scrubbed-before-use"},
 	"strict":             {"one-reading"},
 	"surface":            {"declared-places-only"},
+	"task-user":          {"session-users"},
 	"tenant-apis":        {"tenant-apis"},
 	"tenant-hosts":       {"tenant-apis"},
 	"tenant-runs":        {"tenant-sessions"},

@@ -49,6 +49,8 @@ type Run struct {
 	Session       string `json:"session,omitempty"`
 	// Tenant is the owner of the run: a tenant of MCP_TOKENS_FILE, or "" for the operator.
 	Tenant string `json:"tenant,omitempty"`
+	// User is the login of the tenant that started the run, or "" for a token of MCP_TOKENS_FILE.
+	User string `json:"user,omitempty"`
 
 	// Narrowed are the APIs that the run was limited to. APIs are those that it sent requests to. Skills are those that
 	// its code imports.

@@ -204,3 +204,37 @@ func checkTask(t *testing.T, p *program, token, id, state string) {
 		t.Errorf("%s: cancel got %d %+v", token, code, got)
 	}
 }
+
+// TestTasksOfUsers: tasks/list shows a user's own runs, and not those of another user of the tenant or of its token.
+// This holds with a history and without.
+// Promise: session-users
+func TestTasksOfUsers(t *testing.T) {
+	t.Parallel()
+	f := fakepeers.NewIssuer(t)
+	for _, mode := range []string{"full", "off"} {
+		t.Run(mode, func(t *testing.T) {
+			p, _ := startPublic(t, f, map[string]string{"HISTORY": mode})
+			p.sandbox.SetScript(scripted(p))
+			login := func(subject, group string) string {
+				return f.SignClaims(t, f.Claims(publicURL+"/mcp", subject, map[string]any{"groups": group}))
+			}
+			carol := login("carol", "carol")
+			id, _ := startLong(t, newTaskClient(t, p, carol, "2025-11-25", "").ClientSession, map[string]any{"code": "forever", "background": true})
+			checkListed := func(name, token string, want bool) {
+				t.Helper()
+				list, code := newTaskClient(t, p, token, "2025-11-25", "").ask(t, "list", "")
+				if has := slices.ContainsFunc(list.Tasks, func(a taskAnswer) bool { return a.ID == id }); has != want || code != 0 {
+					t.Errorf("%s: listed %v, code %d", name, has, code)
+				}
+			}
+			testkit.WaitFor(t, func() bool {
+				list, _ := newTaskClient(t, p, carol, "2025-11-25", "").ask(t, "list", "")
+				return len(list.Tasks) == 1
+			})
+			checkListed("the user, with another token", login("carol", "dave"), true)
+			checkListed("another user of the tenant", login("dave", "dave"), false)
+			checkListed("the tenant's token", "token-of-tenant-team", false)
+			checkListed("another tenant", login("ann", "ann"), false)
+		})
+	}
+}

@@ -58,7 +58,7 @@ func (f *taskFixtures) FindTask(_ context.Context, id string, mayCancel bool) (t
 	return r, ok
 }
 
-func (f *taskFixtures) ListTasks(context.Context, string) ([]task.Run, string, error) {
+func (f *taskFixtures) ListTasks(context.Context, string, string) ([]task.Run, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Collect(maps.Values(f.runs)), "", nil

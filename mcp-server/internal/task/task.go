@@ -62,8 +62,8 @@ type Runs interface {
 	// FindTask returns a run after its end, or when ctx ends. If mayCancel, it cancels the run before. It returns false if
 	// the tenant has no run with this ID.
 	FindTask(ctx context.Context, id string, mayCancel bool) (Run, bool)
-	// ListTasks returns a page of runs, the latest first, and the cursor of the next page.
-	ListTasks(ctx context.Context, cursor string) (list []Run, next string, err error)
+	// ListTasks returns a page of the runs of a user (see UserOf), the latest first, and the cursor of the next page.
+	ListTasks(ctx context.Context, user, cursor string) (list []Run, next string, err error)
 }
 
 // Config configures AddMethods.
@@ -98,6 +98,17 @@ func SupportOf(req *mcp.CallToolRequest) Support {
 }
 
 func declares(c *mcp.ClientCapabilities) bool { return c != nil && c.Extensions[Extension] != nil }
+
+// UserOf returns the user of a request's token, or "" if its token belongs to no single user.
+func UserOf(extra *mcp.RequestExtra) string {
+	if extra == nil || extra.TokenInfo == nil {
+		return ""
+	}
+	return extra.TokenInfo.UserID
+}
+
+// userKey is the key of the caller's user in the context of tasks/list: handlers of custom methods get no request.
+type userKey struct{}
 
 // Answer returns the result with which a tool answers a call by the task of a run.
 func Answer(id string) *mcp.CallToolResult {
@@ -206,6 +217,9 @@ func (s *server) addTasks(next mcp.MethodHandler) mcp.MethodHandler {
 		call, isCall := req.(*mcp.CallToolRequest)
 		if isCall && SupportOf(call) == Asked && !slices.Contains(s.cfg.Tools, call.Params.Name) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: call.Params.Name + " does not run as a task"}
+		}
+		if method == listMethod {
+			ctx = context.WithValue(ctx, userKey{}, UserOf(req.GetExtra()))
 		}
 		res, err := next(ctx, method, req)
 		if err != nil {
@@ -351,7 +365,8 @@ func (s *server) awaitResult(ctx context.Context, id string) (mcp.Result, error)
 }
 
 func (s *server) listTasks(ctx context.Context, cursor string) (mcp.Result, error) {
-	runs, next, err := s.cfg.Runs.ListTasks(ctx, cursor)
+	user, _ := ctx.Value(userKey{}).(string)
+	runs, next, err := s.cfg.Runs.ListTasks(ctx, user, cursor)
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}

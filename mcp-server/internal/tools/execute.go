@@ -125,6 +125,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 		l.due = l.due.Add(maxEndWait)
 	}
 	support := task.SupportOf(req)
+	l.user = task.UserOf(req.Extra)
 	l.takesTask = support != task.None
 	if background = background || support == task.Asked; background {
 		if !s.runs.add(l) {

@@ -38,6 +38,7 @@ const (
 // longRun is a run, from its call to its last look.
 type longRun struct {
 	id     string
+	user   string // see task.UserOf
 	began  time.Time
 	stop   context.CancelCauseFunc
 	done   chan struct{} // closed after result is set

@@ -13,6 +13,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/queue"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/task"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -24,7 +25,7 @@ func (s *Surface) beginRecording(req *mcp.CallToolRequest, r *execution.RunReque
 	run.Client, run.ClientVersion, run.Protocol = clientInfo(req.Session)
 	r.Client = strings.TrimSpace(run.Client + " " + run.ClientVersion)
 	if t := s.cfg.Tenant; t != nil {
-		run.Tenant = t.Name
+		run.Tenant, run.User = t.Name, task.UserOf(req.Extra)
 		r.Client = t.Name + ": " + r.Client // for the ledger and for alarms
 	}
 	recording := s.cfg.History.BeginRecording(run, r.Code)

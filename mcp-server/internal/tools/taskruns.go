@@ -32,13 +32,15 @@ func (r taskRuns) FindTask(ctx context.Context, id string, mayCancel bool) (task
 	}
 }
 
-// ListTasks implements task.Runs: all runs of the history, or without a history those that went to the background.
-func (r taskRuns) ListTasks(ctx context.Context, cursor string) (list []task.Run, next string, err error) {
+// ListTasks implements task.Runs: the runs of the history, or without a history those that went to the background.
+func (r taskRuns) ListTasks(ctx context.Context, user, cursor string) (list []task.Run, next string, err error) {
 	if r.cfg.History.Mode() == history.Off {
 		r.runs.mu.Lock()
 		defer r.runs.mu.Unlock()
 		for _, l := range slices.Backward(r.runs.list) {
-			list = append(list, l.describeTask())
+			if r.canList(user, l.user) {
+				list = append(list, l.describeTask())
+			}
 		}
 		return list, "", nil
 	}
@@ -48,11 +50,18 @@ func (r taskRuns) ListTasks(ctx context.Context, cursor string) (list []task.Run
 	}
 	page, err := r.cfg.History.ListRuns(ctx, filter, cursor)
 	for _, run := range page.Runs {
-		if r.isOwn(run) { // the operator's filter has no name
+		if r.isOwn(run) && r.canList(user, run.User) { // the operator's filter has no name
 			list = append(list, describeStored(operatorapi.Detail{Run: run}))
 		}
 	}
 	return list, page.Next, err
+}
+
+// canList reports whether a user of the tenant gets the ID of an owner's run. With the ID, every user of the tenant can
+// use the run.
+func (r taskRuns) canList(user, owner string) bool {
+	//defence:task-user permits
+	return user == owner || r.cfg.Tenant == nil // the operator is one user
 }
 
 func (l *longRun) describeTask() task.Run {
