@@ -40,8 +40,8 @@ var modesDiffer = []struct {
 }
 
 // oneUser matches attacks that embedded mode mounts as root only. They take many seconds to show that one more kind of
-// memory counts. sandboxd counts it by the same code as an ordinary user, and other memory bombs show that it may read the
-// numbers of a run's processes as one.
+// memory counts. As an ordinary user, sandboxd counts this memory with the same code. Other memory bombs show that it may
+// then read the figures of a run's processes.
 var oneUser = regexp.MustCompile(`^F/(escaped: memory bomb in page tables|Python: (list bomb|pages of mmap by ctypes))$`)
 
 // needsBothUsers reports whether embedded mode mounts an attack by Python, or by code that has left Deno, as an ordinary

@@ -27,15 +27,15 @@ type Canary struct {
 // Set finds canaries. The zero Set has none.
 type Set struct {
 	pieces map[uint64][]piece // by their first bytes
-	// heads has a bit for each key of pieces, and few others. A look there costs a tenth of one in the map, which megabytes
-	// of logs need for each byte.
+	// heads has a bit for each key of pieces, and few others. A search looks here for each byte of the logs: a look takes a
+	// tenth of the time of one in the map.
 	heads []uint64
 }
 
 // piece is a part of a form, in lower case, that occurs only in this credential's form.
 type piece struct{ text, name, form string }
 
-// head is how many bytes of a piece it is looked up by: those of a uint64.
+// head is the number of bytes at the start of a piece that are its key: those of a uint64.
 const head = 8
 
 // headBits is the logarithm of the number of bits in heads. The sixteen canaries of a world set a tenth of them.

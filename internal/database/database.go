@@ -101,13 +101,13 @@ func LockAdvisory(ctx context.Context, tx *sql.Tx, key int64) error {
 	return err
 }
 
-// ErrProxyRole means that mcp-server's role can use the schema of the proxies, or get the right to.
-var ErrProxyRole = errors.New("its role can use the schema of the proxies, or get the right to, so mcp-server could " +
-	"approve requests: give mcp-server another role, see docs/guides/several-proxies.md")
+// ErrProxyRole means that mcp-server's role can use the schema of the proxies, or can get this right.
+var ErrProxyRole = errors.New("its role can use the schema of the proxies, or can get this right, so mcp-server " +
+	"could approve requests: give mcp-server another role, see docs/guides/several-proxies.md")
 
 // refuseProxyRole returns ErrProxyRole if the role of a connection, or a role that it can become, may use ProxySchema.
-// Some rights amount to that: CREATEROLE grants each role before Postgres 16, REPLICATION reads all changes, and the
-// last three roles reach the server's files.
+// Some rights have the same effect: CREATEROLE grants each role before Postgres 16, REPLICATION reads all changes, and
+// the last three roles reach the server's files.
 func refuseProxyRole(ctx context.Context, c *pgx.Conn) error {
 	var can bool
 	err := c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace n, pg_roles r WHERE n.nspname = $1

@@ -35,7 +35,7 @@ const (
 type Scanner struct {
 	// MaxDepth is the deepest nesting of objects and lists. Zero means DefaultDepth.
 	MaxDepth int
-	// MaxText is how many decoded bytes of a string Text returns.
+	// MaxText bounds the decoded bytes of a string that Text returns.
 	MaxText int
 	// Quiet are the events that Scan does not return.
 	Quiet ScanEvent
@@ -290,7 +290,7 @@ func (s *Scanner) takeText(p []byte, n int) (int, ScanEvent) {
 	if s.Unicode && (!isASCII || len(s.part) > 0 || s.high != 0) && !s.checkUnicode(p, n, end) {
 		return s.failInString(n)
 	}
-	if s.keepsText() {
+	if s.wantsText() {
 		// A string in one piece needs no copy.
 		if end < len(p) && p[end] == '"' && s.begin == s.offset+n {
 			s.text = p[n:min(end, n+s.MaxText)]
@@ -317,8 +317,8 @@ func (s *Scanner) takeText(p []byte, n int) (int, ScanEvent) {
 	return s.takeEscape(p[end], end)
 }
 
-// keepsText reports whether the caller may want the text of the current string.
-func (s *Scanner) keepsText() bool { return s.isKey || s.Quiet&EndString == 0 }
+// wantsText reports whether the caller may want the text of the current string.
+func (s *Scanner) wantsText() bool { return s.isKey || s.Quiet&EndString == 0 }
 
 // keepText keeps decoded bytes of a string for Text.
 func (s *Scanner) keepText(p []byte) {
@@ -327,14 +327,14 @@ func (s *Scanner) keepText(p []byte) {
 }
 
 // findSpecial returns the position of the first quote, backslash or control character from p[n] on, or the length of p.
-// isASCII tells whether all bytes before it are ASCII.
+// isASCII means that all bytes before it are ASCII.
 func findSpecial(p []byte, n int) (end int, isASCII bool) {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	seen := uint64(0)
 	for ; n+8 <= len(p); n += 8 {
 		x := binary.LittleEndian.Uint64(p[n:])
-		// The high bit of the first special byte of eight becomes set, and perhaps that of a later byte: a subtraction
-		// borrows from the next byte only if its result is negative.
+		// The high bit of the first special byte of eight becomes set. That of a later byte may become set too, because a
+		// subtraction with a negative result borrows from the next byte.
 		special := ((x - ones*' ') | (x ^ ones*'"' - ones) | (x ^ ones*'\\' - ones)) &^ x & high
 		if special != 0 {
 			bit := bits.TrailingZeros64(special)
@@ -405,7 +405,8 @@ func (s *Scanner) takeEscape(c byte, n int) (int, ScanEvent) {
 	return n + 1, 0
 }
 
-// endEscape takes the character of an escape. Without Unicode, half a surrogate pair becomes U+FFFD.
+// endEscape takes the character of an escape, and reports whether it is valid. Without Unicode, half a surrogate pair
+// becomes U+FFFD.
 func (s *Scanner) endEscape() bool {
 	r, high := s.char, s.high
 	if s.high = 0; s.Unicode {
@@ -422,7 +423,7 @@ func (s *Scanner) endEscape() bool {
 			return false
 		}
 	}
-	if s.keepsText() {
+	if s.wantsText() {
 		var b [utf8.UTFMax]byte
 		s.keepText(b[:utf8.EncodeRune(b[:], r)])
 	}

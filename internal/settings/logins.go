@@ -23,7 +23,7 @@ func (s *Settings) completeLogins() (mistakes Error) {
 			"MCP_TOKENS_FILE or MCP_AUTH_TOKEN with it"})
 	}
 	if (s.OIDC.IntrospectionID == "") != (s.OIDC.IntrospectionSecretFile == "") {
-		mistakes = append(mistakes, Mistake{"OIDC_INTROSPECTION_ID", "one of two settings",
+		mistakes = append(mistakes, Mistake{"OIDC_INTROSPECTION_ID", "set without its secret, or the reverse",
 			"OIDC_INTROSPECTION_SECRET_FILE with it"})
 	}
 	if s.OIDC.Issuer == "" {

@@ -154,7 +154,7 @@ type OIDC struct {
 type Collector struct {
 	// URL is empty without a collector.
 	URL string
-	// Signals are those that the collector gets: traces, metrics, logs.
+	// Signals are the signals to send: traces, metrics, logs.
 	Signals []string
 	// Interval is the time between two reports of the metrics.
 	Interval time.Duration

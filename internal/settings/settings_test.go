@@ -167,7 +167,7 @@ func TestRefused(t *testing.T) {
 		{"OIDC_AUDIENCE", "a\nb", `OIDC_AUDIENCE: "a\nb"; want printable ASCII, as a header's value`},
 		{"OIDC_SCOPES", "größe", `OIDC_SCOPES: "größe"; want printable ASCII, as a header's value`},
 		{"OIDC_CLAIM", "a\nb", `OIDC_CLAIM: "a\nb"; want printable ASCII, as a header's value`},
-		{"OIDC_INTROSPECTION_ID", "codeforge", "OIDC_INTROSPECTION_ID: one of two settings; want OIDC_INTROSPECTION_SECRET_FILE with it"},
+		{"OIDC_INTROSPECTION_ID", "codeforge", "OIDC_INTROSPECTION_ID: set without its secret, or the reverse; want OIDC_INTROSPECTION_SECRET_FILE with it"},
 		{"OIDC_INTROSPECTION_SECRET_FILE", "a\x00b", `OIDC_INTROSPECTION_SECRET_FILE: "a\x00b"; want the path of a file with a secret`},
 		{"OIDC_CA_FILE", "a\x00b", `OIDC_CA_FILE: "a\x00b"; want the path of a PEM file`},
 		{"SANDBOX_SLOTS", "101", `SANDBOX_SLOTS: "101"; want a whole number from 1 to 100`},

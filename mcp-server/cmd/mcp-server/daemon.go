@@ -202,13 +202,13 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 	return d, d.openListeners(ctx, getenv, m)
 }
 
-// openTelemetry starts to send the log, if the settings have a collector.
+// openTelemetry creates the recorder, and also sends the log to the collector, if the settings have one.
 func (d *daemon) openTelemetry(ctx context.Context) (err error) {
 	c := d.settings.Collector
 	if d.recorder, err = telemetry.New(ctx, telemetry.Config{
 		Endpoint: c.URL, Signals: c.Signals, Interval: c.Interval, Log: d.log,
 	}); err == nil {
-		d.log, err = d.recorder.AddTo(d.log, newRedactor(d.settings.RedactingStrings))
+		d.log, err = d.recorder.ExtendLogger(d.log, newRedactor(d.settings.RedactingStrings))
 	}
 	return err
 }
@@ -281,7 +281,7 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 	if d.logins != nil {
 		logins = d.logins
 	}
-	metrics := prometheus.Gatherers{m.Registry, gatherOf(d.control.FetchMetrics)}
+	metrics := prometheus.Gatherers{m.Registry, newGatherer(d.control.FetchMetrics)}
 	if err := d.recorder.ReportMetrics(ctx, metrics); err != nil {
 		return err
 	}

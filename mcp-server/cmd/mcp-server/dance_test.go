@@ -204,10 +204,10 @@ func startProvider(t *testing.T, proxies tlsProxies, format string, away *atomic
 // provider about opaque tokens. It returns the public URL.
 func startWithProvider(t *testing.T, proxies tlsProxies, format string) (*program, string) {
 	t.Helper()
-	return startAsking(t, proxies, startProvider(t, proxies, format, new(atomic.Bool)), format)
+	return startWithIssuer(t, proxies, startProvider(t, proxies, format, new(atomic.Bool)), format)
 }
 
-func startAsking(t *testing.T, proxies tlsProxies, issuer, format string) (*program, string) {
+func startWithIssuer(t *testing.T, proxies tlsProxies, issuer, format string) (*program, string) {
 	t.Helper()
 	env := map[string]string{"OIDC_ISSUER": issuer, "OIDC_CA_FILE": proxies.file, "OIDC_SCOPES": "openid"}
 	if format == "opaque" {

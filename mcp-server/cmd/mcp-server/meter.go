@@ -90,17 +90,18 @@ func (m *serverMeter) CountCall(tool string, failed bool, took time.Duration) {
 	m.seconds.WithLabelValues(tool).Observe(took.Seconds())
 }
 
-// fetchTime bounds the wait for another daemon's metrics: it may hang, and a scrape must not.
+// fetchTime bounds the wait for another daemon's metrics. If the daemon hangs, a scrape must not hang too.
 const fetchTime = 2 * time.Second
 
-// gatherOf returns the metrics that another daemon answers with as text, or none if the daemon does not respond.
-func gatherOf(fetch func(context.Context) (string, error)) prometheus.Gatherer {
+// newGatherer returns a gatherer of another daemon's metrics, which fetch returns as text. If fetch fails, the gatherer
+// returns no metrics.
+func newGatherer(fetch func(context.Context) (string, error)) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 		defer cancel()
 		text, err := fetch(ctx)
 		if err != nil {
-			return nil, nil //nolint:nilerr // its absence is no reason to refuse the other metrics
+			return nil, nil //nolint:nilerr // a scrape still gets the other metrics
 		}
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(text))

@@ -21,7 +21,7 @@ func TestOpaqueTokens(t *testing.T) {
 	t.Parallel()
 	proxies, away := newProxies(t), new(atomic.Bool)
 	issuer, other := startProvider(t, proxies, "opaque", away), startProvider(t, proxies, "opaque", new(atomic.Bool))
-	p, public := startAsking(t, proxies, issuer, "opaque")
+	p, public := startWithIssuer(t, proxies, issuer, "opaque")
 	client := proxies.newUser(t, "ann", nil).Client
 	var all []string
 	mint := func(issuer, kind, user, resource, seconds string) string {

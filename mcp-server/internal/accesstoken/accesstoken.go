@@ -5,8 +5,8 @@
 //
 // Contract: a token counts only if the issuer signed it with one of its current keys and an asymmetric algorithm, if it
 // has not expired, and if its only audience is this server. With introspection, the issuer's answer replaces the
-// signature: it is asked again half a second later, and without an answer a token does not count. No error and no log
-// line contains a token or the secret.
+// signature, and counts for half a second. If the issuer does not answer, no token counts. No error and no log line
+// contains a token or the secret.
 package accesstoken
 
 import (
@@ -39,8 +39,8 @@ type Config struct {
 	Claim string
 	// CAFile is a PEM file of authorities for the provider's certificate. If empty, the system's authorities count.
 	CAFile string
-	// ClientID and SecretFile, a file with the client's secret, are those of this server at the provider. With them, the
-	// provider is asked about each token. If empty, tokens are JWTs.
+	// ClientID is this server's client ID at the provider, and SecretFile a file with the client's secret. With both, the
+	// Verifier asks the provider about each token. If both are empty, tokens are JWTs.
 	ClientID, SecretFile string
 	Log                  *slog.Logger
 }
@@ -210,12 +210,12 @@ func (v *Verifier) discover(ctx context.Context) (*oidc.IDTokenVerifier, string,
 	if err == nil {
 		err = provider.Claims(&metadata)
 	}
-	// The secret goes there.
+	// This URL gets the client's secret.
 	if err == nil && v.introspector != nil && !strings.HasPrefix(metadata.Introspection, "https://") {
 		err = errors.New("the provider's metadata has no introspection_endpoint with https")
 	}
 	if err != nil {
-		return nil, "", v.reportAway(err)
+		return nil, "", v.reportUnavailable(err)
 	}
 	v.endpoint = metadata.Introspection
 	v.tokens = provider.VerifierContext(ctx, v.newChecks())

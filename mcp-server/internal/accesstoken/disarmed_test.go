@@ -33,14 +33,14 @@ func TestDisarmed(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CODEFORGE_DISARM", name)
-			if err := ask(t, newAsked(t), answers[0]); err != nil {
+			if err := verifyAnswer(t, newIntrospected(t), answers[0]); err != nil {
 				t.Errorf("the attack is stopped by something else: %v", err)
 			}
 		})
 	}
 	t.Run("introspect-fresh", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "introspect-fresh")
-		if !revoke(t) {
+		if !isValidAfterRevocation(t) {
 			t.Error("the attack is stopped by something else")
 		}
 	})

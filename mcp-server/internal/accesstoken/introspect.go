@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// freshTime is how long an answer of the provider counts. With the interval at which streams are checked, a stream
-	// ends within two seconds of the revocation of its token.
+	// freshTime is the lifetime of a cached answer. Package guard checks the token of a stream each second, so the stream
+	// ends within two seconds of a revocation, or later if the provider answers slowly.
 	freshTime = 500 * time.Millisecond
-	// askTime bounds a question to the provider.
+	// askTime is the timeout of a request to the provider.
 	askTime = 3 * time.Second
-	// askRate bounds the questions about unknown tokens in a second, after askBurst at once. maxActive bounds the known
-	// tokens.
+	// askRate bounds the requests about tokens outside the cache, per second, and askBurst those at once. maxActive bounds
+	// the tokens in the cache.
 	askRate, askBurst = 20, 100
 	maxActive         = 4096
 )
 
-var errAway = errors.New("the identity provider cannot be used now; the server's log has the reason")
+var errUnavailable = errors.New("the identity provider cannot be used now; the server's log has the reason")
 
 // introspector asks the provider about tokens (RFC 7662).
 type introspector struct {
@@ -45,13 +45,13 @@ type introspector struct {
 	active map[string]activeToken // by the SHA-256 of the token
 }
 
-// activeToken is a token that was valid at a time.
+// activeToken is a cached answer about a valid token.
 type activeToken struct {
 	login Login
-	at    time.Time
+	at    time.Time // before the request to the provider
 }
 
-// introspect returns the login of a token by the provider's answer. Concurrent requests with a token share a question.
+// introspect returns the login of a token by the provider's answer. Concurrent calls for one token share a request.
 func (v *Verifier) introspect(ctx context.Context, endpoint, token string) (Login, error) {
 	in := v.introspector
 	sum := sha256.Sum256([]byte(token))
@@ -65,17 +65,17 @@ func (v *Verifier) introspect(ctx context.Context, endpoint, token string) (Logi
 			return known.login, nil
 		}
 	}
-	// Forged tokens cost their sender little. They must not use up the questions about the tokens in use.
+	// The limit excludes the tokens in use. Otherwise a flood of forged tokens would lock out the users.
 	//defence:introspect-flood
 	if !ok && !in.limit.Allow() {
 		return Login{}, errTooMany
 	}
 	login, err, _ := in.flights.Do(key, func() (any, error) {
-		began := time.Now() // a revocation during a slow answer counts
+		began := time.Now() // before the request: a token may be revoked during a slow answer
 		// Not cancelled with the request: others wait for the same answer.
-		claims, err := v.ask(context.WithoutCancel(ctx), endpoint, token)
+		claims, err := v.askProvider(context.WithoutCancel(ctx), endpoint, token)
 		if err != nil {
-			return Login{}, v.reportAway(err)
+			return Login{}, v.reportUnavailable(err)
 		}
 		login, err := v.checkAnswer(claims)
 		if err != nil {
@@ -95,8 +95,10 @@ func (v *Verifier) introspect(ctx context.Context, endpoint, token string) (Logi
 	return login.(Login), err
 }
 
-// ask returns the answer of the provider's endpoint about a token.
-func (v *Verifier) ask(ctx context.Context, endpoint, token string) (claims map[string]json.RawMessage, err error) {
+// askProvider returns the answer of the provider's endpoint about a token.
+func (v *Verifier) askProvider(
+	ctx context.Context, endpoint, token string,
+) (claims map[string]json.RawMessage, err error) {
 	secret, err := os.ReadFile(v.cfg.SecretFile)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,7 @@ func (v *Verifier) ask(ctx context.Context, endpoint, token string) (claims map[
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
-	// RFC 6749, section 2.3.1: both are encoded as in a form.
+	// RFC 6749, section 2.3.1: clients encode the ID and the secret as in a form.
 	r.SetBasicAuth(url.QueryEscape(v.cfg.ClientID), url.QueryEscape(strings.TrimSpace(string(secret))))
 	resp, err := v.introspector.client.Do(r)
 	if err != nil {
@@ -119,12 +121,12 @@ func (v *Verifier) ask(ctx context.Context, endpoint, token string) (claims map[
 		return nil, fmt.Errorf("the introspection endpoint answered %s", resp.Status)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(&claims); err != nil {
-		return nil, fmt.Errorf("the introspection endpoint answered no JSON object: %w", err)
+		return nil, fmt.Errorf("the introspection endpoint did not answer with a JSON object: %w", err)
 	}
 	return claims, nil
 }
 
-// checkAnswer returns the login of an answer. The rules are those of a JWT.
+// checkAnswer returns the login of an answer, by the same rules as for a JWT.
 func (v *Verifier) checkAnswer(claims map[string]json.RawMessage) (Login, error) {
 	var issuer, kind, subject string
 	var expires, notBefore float64
@@ -142,11 +144,12 @@ func (v *Verifier) checkAnswer(claims map[string]json.RawMessage) (Login, error)
 		return Login{}, errors.New("the token is not active: forged, expired or revoked")
 	//defence:introspect-issuer
 	case issuer != v.cfg.Issuer:
-		return Login{}, fmt.Errorf("the token is of the issuer %q; want %q", issuer, v.cfg.Issuer)
+		return Login{}, fmt.Errorf("the token's issuer is %q; want %q", issuer, v.cfg.Issuer)
 	//defence:introspect-expiry
 	case !time.Now().Before(end) || float64(time.Now().Unix()) < notBefore:
 		return Login{}, errors.New("the token has expired, has no exp, or is not valid yet")
-	// The holder of such a token must prove a key (RFC 8705, RFC 9449), and here it would count without.
+	// The client of such a token must prove its key (RFC 8705, RFC 9449). CodeForge checks no proof, so a stolen token
+	// would count.
 	//defence:introspect-bound
 	case claims["cnf"] != nil || kind != "" && !strings.EqualFold(kind, "Bearer"):
 		return Login{}, errors.New("the token is bound to a key of its client, or is not an access token")
@@ -158,11 +161,11 @@ func (v *Verifier) checkAnswer(claims map[string]json.RawMessage) (Login, error)
 	return Login{Subject: subject, Names: names, Expires: end}, err
 }
 
-// reportAway logs the reason why the provider cannot be used, at most once a second, and returns an error without it.
-func (v *Verifier) reportAway(reason error) error {
+// reportUnavailable logs why the provider cannot be used, at most once a second. It returns errUnavailable.
+func (v *Verifier) reportUnavailable(reason error) error {
 	v.refusal.Do(func() {
 		v.cfg.Log.Warn("the identity provider cannot be used now", logline.Tag("mcp"),
 			slog.String("reason", reason.Error()))
 	})
-	return errAway
+	return errUnavailable
 }

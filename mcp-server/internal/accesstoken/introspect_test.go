@@ -21,8 +21,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/fakepeers"
 )
 
-// asked is an issuer that answers questions about tokens.
-type asked struct {
+// introspectedIssuer is an issuer that answers questions about tokens.
+type introspectedIssuer struct {
 	*fakepeers.FakeIssuer
 
 	mu        sync.Mutex
@@ -33,9 +33,9 @@ type asked struct {
 // introspectionSecret has characters that a form encodes.
 const introspectionSecret = "a+b c%d"
 
-func newAsked(t *testing.T) *asked {
+func newIntrospected(t *testing.T) *introspectedIssuer {
 	t.Helper()
-	f := &asked{FakeIssuer: fakepeers.NewIssuer(t), answers: map[string]any{}}
+	f := &introspectedIssuer{FakeIssuer: fakepeers.NewIssuer(t), answers: map[string]any{}}
 	f.Introspect = func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -55,20 +55,20 @@ func newAsked(t *testing.T) *asked {
 }
 
 // setAnswer sets the answer about a token, such as Claims with "active".
-func (f *asked) setAnswer(token string, answer any) {
+func (f *introspectedIssuer) setAnswer(token string, answer any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answers[token] = answer
 }
 
-func (f *asked) countQuestions() int {
+func (f *introspectedIssuer) countQuestions() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.questions
 }
 
 // openIntrospection returns a verifier that asks the issuer with a secret, and its log.
-func openIntrospection(t *testing.T, f *asked, secret string) (*accesstoken.Verifier, *testkit.Buffer) {
+func openIntrospection(t *testing.T, f *introspectedIssuer, secret string) (*accesstoken.Verifier, *testkit.Buffer) {
 	t.Helper()
 	log, file := &testkit.Buffer{}, filepath.Join(t.TempDir(), "secret")
 	testkit.Must(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
@@ -92,8 +92,8 @@ func wrongAnswers() map[string][]map[string]any {
 	}
 }
 
-// ask returns the result of a new verifier for an answer that differs from that of a valid token.
-func ask(t *testing.T, f *asked, changes map[string]any) error {
+// verifyAnswer returns the result of a new verifier for an answer that differs from that of a valid token.
+func verifyAnswer(t *testing.T, f *introspectedIssuer, changes map[string]any) error {
 	t.Helper()
 	all := map[string]any{"active": true, "token_type": "Bearer"}
 	for k, v := range changes {
@@ -114,15 +114,15 @@ func ask(t *testing.T, f *asked, changes map[string]any) error {
 // TestIntrospection: only a token that the issuer knows as active, for this server alone, is a login.
 // Promise: access-tokens
 func TestIntrospection(t *testing.T) {
-	f := newAsked(t)
+	f := newIntrospected(t)
 	for _, right := range []map[string]any{nil, {"aud": []string{audience}}, {"token_type": nil}, {"token_type": "bearer"}} {
-		if err := ask(t, f, right); err != nil {
+		if err := verifyAnswer(t, f, right); err != nil {
 			t.Errorf("%v: %v", right, err)
 		}
 	}
 	for _, list := range wrongAnswers() {
 		for _, wrong := range list {
-			if err := ask(t, f, wrong); !errors.Is(err, auth.ErrInvalidToken) {
+			if err := verifyAnswer(t, f, wrong); !errors.Is(err, auth.ErrInvalidToken) {
 				t.Errorf("%v: %v", wrong, err)
 			}
 		}
@@ -138,10 +138,10 @@ func TestIntrospection(t *testing.T) {
 	}
 }
 
-// revoke returns whether a token counts within a second of its revocation, while it is in use.
-func revoke(t *testing.T) bool {
+// isValidAfterRevocation reports whether a token in use still counts a second after its revocation.
+func isValidAfterRevocation(t *testing.T) bool {
 	t.Helper()
-	f := newAsked(t)
+	f := newIntrospected(t)
 	v, log := openIntrospection(t, f, introspectionSecret)
 	f.setAnswer("opaque", f.Claims(audience, "ann", map[string]any{"active": true}))
 	if _, err := v.Verify(t.Context(), "opaque"); err != nil {
@@ -156,13 +156,13 @@ func revoke(t *testing.T) bool {
 	return true
 }
 
-// TestRevocation: a revoked token counts no longer, though it was just in use. Until then, many requests ask seldom.
+// TestRevocation: a revoked token in use no longer counts. Many calls with a valid token cause few questions.
 // Promise: access-tokens
 func TestRevocation(t *testing.T) {
-	if revoke(t) {
+	if isValidAfterRevocation(t) {
 		t.Error("a revoked token counts after a second")
 	}
-	f := newAsked(t)
+	f := newIntrospected(t)
 	f.setAnswer("opaque", f.Claims(audience, "ann", map[string]any{"active": true}))
 	v, log := openIntrospection(t, f, introspectionSecret)
 	var all sync.WaitGroup
@@ -180,11 +180,11 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// TestIntrospectionDown: without an answer no token counts, also one that has just counted. It is not invalid either, so
-// that clients keep it. A wrong secret is the same.
+// TestIntrospectionDown: if the provider does not answer, no token counts, even one that has just counted. The error is
+// not that of an invalid token, so clients keep the token. A wrong secret has the same effect.
 // Promise: access-tokens
 func TestIntrospectionDown(t *testing.T) {
-	f := newAsked(t)
+	f := newIntrospected(t)
 	f.setAnswer("opaque", f.Claims(audience, "ann", map[string]any{"active": true}))
 	v, log := openIntrospection(t, f, introspectionSecret)
 	check := func(name string, wantUp bool) {
@@ -211,7 +211,7 @@ func TestIntrospectionDown(t *testing.T) {
 // floodTokens returns how many questions 500 forged tokens cause, and the error for a token in use meanwhile.
 func floodTokens(t *testing.T) (questions int, err error) {
 	t.Helper()
-	f := newAsked(t)
+	f := newIntrospected(t)
 	f.setAnswer("opaque", f.Claims(audience, "ann", map[string]any{"active": true}))
 	v, log := openIntrospection(t, f, introspectionSecret)
 	if _, err := v.Verify(t.Context(), "opaque"); err != nil {

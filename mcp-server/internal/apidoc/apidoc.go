@@ -178,8 +178,8 @@ func (d *Document) readLine(p linePosition) operation.Line {
 	return l
 }
 
-// indexOperation adds an operation to an index. Of its words, the end of its path counts most, and the names in its
-// types least. The weights of its meaning are those with which rank.py trains the vectors.
+// indexOperation adds an operation to an index. As words, the end of its path counts most, and the names in its types
+// least. The weights of the meaning must be the same as in rank.py, which trains the vectors.
 func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 	path, last := pathWords(l.Path)
 	does := operationKind(l)
@@ -192,7 +192,7 @@ func indexOperation(b *search.Builder, d *Document, l operation.Line) {
 	brief, long := min(20, len(words)), min(50, len(words))
 	b.AddEntry(search.IndexEntry{
 		Kind: does, Title: l.Summary,
-		Meaning: []search.MeantText{
+		Meaning: []search.WeightedText{
 			{Text: d.Name, Weight: 1}, {Text: tags, Weight: 1}, {Text: l.Summary, Weight: 1.5}, {Text: l.ID, Weight: 1},
 			{Text: path, Weight: 1}, {Text: last, Weight: 0.3}, {Text: listParameters(l.Path), Weight: 0.3},
 			{Text: strings.Join(words[:brief], " "), Weight: 0.7}, {Text: strings.Join(words[brief:long], " "), Weight: 0.3},

@@ -36,7 +36,7 @@ func (f *taskFixtures) start(req *mcp.CallToolRequest, d time.Duration, result *
 	id := fmt.Sprintf("task-%d", len(f.runs))
 	f.runs[id] = task.Run{ID: id, Began: time.Now()}
 	time.AfterFunc(d, func() { f.end(id, false, result) })
-	return task.Answer(id), nil
+	return task.AnswerWithTask(id), nil
 }
 
 func (f *taskFixtures) end(id string, cancelled bool, result *mcp.CallToolResult) {

@@ -58,7 +58,7 @@ type Config struct {
 	Console http.Handler
 	// Operator serves operatorapi.Prefix on the socket only. Nil means no operator's API.
 	Operator http.Handler
-	// Metrics are those of GET /metrics.
+	// Metrics has the metrics that GET /metrics returns.
 	Metrics prometheus.Gatherer
 	Log     *slog.Logger
 }

@@ -76,12 +76,12 @@ type IndexEntry struct {
 	// Title is the same for entries of which one is enough, such as one operation at several paths. It may be empty.
 	Title string
 	// Meaning describes the entry in words. The vector of its weighted texts is compared with the question's.
-	Meaning []MeantText
+	Meaning []WeightedText
 	Fields  []Field
 }
 
-// MeantText is a text, and the weight of its words.
-type MeantText struct {
+// WeightedText is a text and the weight of each of its words.
+type WeightedText struct {
 	Text   string
 	Weight float32
 }

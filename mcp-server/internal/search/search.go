@@ -46,11 +46,11 @@ func Search(all []*Index, question string, most int) []Hit {
 // SearchWith is the search with one ranker.
 func (k Ranker) SearchWith(all []*Index, question string, most int) []Hit {
 	q := parseQuery(all, question)
-	room := rooms.Get().(*scoreMemory)
-	defer rooms.Put(room)
+	memory := memories.Get().(*scoreMemory)
+	defer memories.Put(memory)
 	var hits []Hit
 	for _, x := range all {
-		hits = room.searchIndex(x, q, k, spare*most, hits)
+		hits = memory.searchIndex(x, q, k, spare*most, hits)
 	}
 	preferTopLevel(hits)
 	return hits[:min(most, len(hits))]
@@ -87,13 +87,14 @@ type scoreMemory struct {
 	found          []int
 }
 
-var rooms = sync.Pool{New: func() any { return new(scoreMemory) }}
+var memories = sync.Pool{New: func() any { return new(scoreMemory) }}
 
 const (
-	// meaningWeight is the weight of the similarity beside the words. At 1, a search finds 1 % less among five.
+	// meaningWeight is the weight of the similarity beside the words. With 1, the right entry is among the first five for
+	// 1 % fewer questions.
 	meaningWeight = 2
-	// leastMeaning is the least similarity of an entry without a word of the question. Zero would find 0.3 % more among
-	// sixteen, and something for each question.
+	// leastMeaning is the least similarity of an entry without a word of the question. With 0, the right entry is among
+	// the first 16 for 0.3 % more questions, but a question without a right entry gets entries too.
 	leastMeaning = 0.1
 )
 
@@ -192,10 +193,10 @@ func keepBest(hits []Hit, from, most int) []Hit {
 
 // Factors of an entry's score.
 const (
-	wrongKind   = 0.8 // to delete instead of to read: 2 % more among five
+	wrongKind   = 0.8 // to delete instead of to read: 2 % more right entries among five
 	outdated    = 0.95
 	elsewhere   = 0.45 // in another place than the question names
-	rightNumber = 1.12 // many asked for and answered, or one: 5 % more at rank 1
+	rightNumber = 1.12 // many asked for and answered, or one: 5 % more right entries at rank 1
 )
 
 // intentFactor returns the factor of an entry's kind.

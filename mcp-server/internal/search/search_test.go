@@ -58,7 +58,7 @@ func build(name string, lines ...string) *Index {
 	for _, l := range lines {
 		kind, text, _ := strings.Cut(l, " ")
 		b.AddEntry(IndexEntry{Kind: map[string]Kind{"GET": Read | Collection, "ONE": Read, "POST": Create, "PUT": Change, "DELETE": Delete, "OLD": Read | Deprecated, "-": 0}[kind],
-			Meaning: []MeantText{{text, 1}}, Fields: []Field{{Text: text, Weight: 2}}})
+			Meaning: []WeightedText{{text, 1}}, Fields: []Field{{Text: text, Weight: 2}}})
 	}
 	return b.BuildIndex()
 }
@@ -102,10 +102,10 @@ func TestSearch(t *testing.T) {
 func TestUsual(t *testing.T) {
 	b := NewBuilder("shop")
 	for _, below := range []string{"charges refunds", "charges refunds all", "charges refunds one"} {
-		b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Create a refund", Meaning: []MeantText{{below, 1}}, Fields: []Field{{Text: below, Weight: 3}}})
+		b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Create a refund", Meaning: []WeightedText{{below, 1}}, Fields: []Field{{Text: below, Weight: 3}}})
 	}
-	b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Other", Meaning: []MeantText{{"charges refund", 1}}, Fields: []Field{{Text: "charges refund", Weight: 2}}})
-	b.AddEntry(IndexEntry{Kind: Create, Title: "Create a refund", Meaning: []MeantText{{"refunds", 1}}, Fields: []Field{{Text: "refunds", Weight: 2}}})
+	b.AddEntry(IndexEntry{Kind: Create | Nested, Title: "Other", Meaning: []WeightedText{{"charges refund", 1}}, Fields: []Field{{Text: "charges refund", Weight: 2}}})
+	b.AddEntry(IndexEntry{Kind: Create, Title: "Create a refund", Meaning: []WeightedText{{"refunds", 1}}, Fields: []Field{{Text: "refunds", Weight: 2}}})
 	if hits := Search([]*Index{b.BuildIndex()}, "refund a charge", 8); !slices.ContainsFunc(hits[:2], func(h Hit) bool { return h.Entry == 4 }) {
 		t.Errorf("%+v", hits)
 	}
@@ -134,7 +134,7 @@ func large(entries int) *Index {
 			n := zipf.Uint64()
 			words[i] = string([]byte{byte('a' + n%26), byte('a' + n/26%26), byte('a' + n/676%26), byte('a' + n/17576)})
 		}
-		b.AddEntry(IndexEntry{Kind: Read, Meaning: []MeantText{{strings.Join(words[:], " "), 1}},
+		b.AddEntry(IndexEntry{Kind: Read, Meaning: []WeightedText{{strings.Join(words[:], " "), 1}},
 			Fields: []Field{{Text: strings.Join(words[:4], "/"), Weight: 2, Bound: 4}, {Text: strings.Join(words[4:], " "), Weight: 2, Bound: 8}}})
 	}
 	return b.BuildIndex()
@@ -181,7 +181,7 @@ func TestHostile(t *testing.T) {
 			}
 			text.WriteByte(' ')
 		}
-		b.AddEntry(IndexEntry{Meaning: []MeantText{{text.String(), 1}}, Fields: []Field{{Text: text.String(), Weight: 1}}})
+		b.AddEntry(IndexEntry{Meaning: []WeightedText{{text.String(), 1}}, Fields: []Field{{Text: text.String(), Weight: 1}}})
 	}
 	x := b.BuildIndex()
 	if n := len(x.ends); n > maxTerms {

@@ -5,7 +5,7 @@
 //   - The extension io.modelcontextprotocol/tasks of revision 2026-07-28: a client declares the extension with each
 //     call, and the server may answer with a task. The client then calls tasks/get, tasks/cancel and tasks/update.
 //
-// The SDK knows no tasks, but its custom methods and middleware have room for them. The SDK drops the parameter task,
+// The SDK does not support tasks, so the package adds custom methods and middleware. The SDK drops the parameter task,
 // so the transport repeats it in Header.
 package task
 
@@ -23,13 +23,14 @@ import (
 )
 
 const (
-	// Header is set by the transport on a tools/call with the parameter task. A client's value is overwritten.
+	// Header is the header that the transport adds to a tools/call with the parameter task. The transport removes the
+	// client's value.
 	Header = "X-Codeforge-Task"
 
 	// Extension is the extension's name.
 	Extension = "io.modelcontextprotocol/tasks"
-	// byClient is the first protocol version in which clients ask for tasks. byServer is the first with the extension.
-	byClient, byServer = "2025-11-25", "2026-07-28"
+	// paramVersion is the protocol version with the parameter task. extensionVersion is the first one with the extension.
+	paramVersion, extensionVersion = "2025-11-25", "2026-07-28"
 
 	relatedKey = "io.modelcontextprotocol/related-task"
 	// runKey in the _meta of a tool's result names the run whose task is the answer.
@@ -37,7 +38,7 @@ const (
 
 	pollInterval = time.Second
 
-	// complete is the resultType of all results but a new task.
+	// complete is the resultType of every result except a new task.
 	complete = "complete"
 
 	getMethod, cancelMethod = "tasks/get", "tasks/cancel"
@@ -59,8 +60,8 @@ type Run struct {
 
 // Runs has the runs of one tenant.
 type Runs interface {
-	// FindTask returns a run after its end, or when ctx ends. If mayCancel, it cancels the run before. It returns false if
-	// the tenant has no run with this ID.
+	// FindTask waits until a run or ctx ends, and returns the run. If mayCancel, it first cancels the run. It returns
+	// false if the tenant has no run with this ID.
 	FindTask(ctx context.Context, id string, mayCancel bool) (Run, bool)
 	// ListTasks returns a page of the runs of a user (see UserOf), the latest first, and the cursor of the next page.
 	ListTasks(ctx context.Context, user, cursor string) (list []Run, next string, err error)
@@ -71,35 +72,36 @@ type Config struct {
 	Runs Runs
 	// Tools are the names of the tools whose runs can be tasks.
 	Tools []string
-	// TTL is how long a task can be found, from its start.
+	// TTL is the time after the start of a task in which clients can find it.
 	TTL time.Duration
 }
 
-// Support is the relation of one tools/call to tasks.
+// Support says whether a tool may answer a tools/call with a task.
 type Support int
 
-// A call without support gets the tool's result. The tool decides if tasks are Allowed. If a task is Asked for, the
-// tool must answer at once with Answer, or else with an error.
 const (
+	// None means that the tool must answer with its result.
 	None Support = iota
+	// Allowed means that the tool may answer with a task.
 	Allowed
-	Asked
+	// Required means that the tool must answer at once, with a task or with an error.
+	Required
 )
 
 // SupportOf returns the support of a call.
 func SupportOf(req *mcp.CallToolRequest) Support {
 	switch version := req.ProtocolVersion(); {
-	case version >= byServer && declares(req.ClientCapabilities()):
+	case version >= extensionVersion && hasExtension(req.ClientCapabilities()):
 		return Allowed
-	case version >= byClient && version < byServer && req.Extra != nil && req.Extra.Header.Get(Header) != "":
-		return Asked
+	case version >= paramVersion && version < extensionVersion && req.Extra != nil && req.Extra.Header.Get(Header) != "":
+		return Required
 	}
 	return None
 }
 
-func declares(c *mcp.ClientCapabilities) bool { return c != nil && c.Extensions[Extension] != nil }
+func hasExtension(c *mcp.ClientCapabilities) bool { return c != nil && c.Extensions[Extension] != nil }
 
-// UserOf returns the user of a request's token, or "" if its token belongs to no single user.
+// UserOf returns the user of a request's token, or "" if the token is not one user's.
 func UserOf(extra *mcp.RequestExtra) string {
 	if extra == nil || extra.TokenInfo == nil {
 		return ""
@@ -107,22 +109,22 @@ func UserOf(extra *mcp.RequestExtra) string {
 	return extra.TokenInfo.UserID
 }
 
-// userKey is the key of the caller's user in the context of tasks/list: handlers of custom methods get no request.
+// userKey is the key of the caller's user in the context of tasks/list. Handlers of custom methods get no request.
 type userKey struct{}
 
-// Answer returns the result with which a tool answers a call by the task of a run.
-func Answer(id string) *mcp.CallToolResult {
+// AnswerWithTask returns the result with which a tool answers a call with the task of a run.
+func AnswerWithTask(id string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Meta: mcp.Meta{runKey: id}}
 }
 
-// params are those of all methods of tasks.
+// params has the parameters of every method of tasks.
 type params struct {
 	mcp.ParamsBase
 	ID     string `json:"taskId"`
 	Cursor string `json:"cursor"`
 }
 
-// wireTask is a task in the form of either shape.
+// wireTask is a task as JSON, with the fields of both shapes.
 type wireTask struct {
 	mcp.ResultBase
 	Type     string              `json:"resultType,omitempty"`
@@ -133,12 +135,12 @@ type wireTask struct {
 	Updated  time.Time           `json:"lastUpdatedAt"`
 	TTL      int64               `json:"ttl,omitempty"`
 	Poll     int64               `json:"pollInterval,omitempty"`
-	NewTTL   int64               `json:"ttlMs,omitempty"`
-	NewPoll  int64               `json:"pollIntervalMs,omitempty"`
+	TTLMs    int64               `json:"ttlMs,omitempty"`
+	PollMs   int64               `json:"pollIntervalMs,omitempty"`
 	Complete *mcp.CallToolResult `json:"result,omitempty"`
 }
 
-// reply is any other answer.
+// reply is every other result as JSON, with the fields of both shapes.
 type reply struct {
 	mcp.ResultBase
 	Type  string      `json:"resultType,omitempty"`
@@ -147,7 +149,7 @@ type reply struct {
 	Next  string      `json:"nextCursor,omitempty"`
 }
 
-// These add the fields that the SDK's types do not have.
+// These types add fields to those of the SDK.
 type (
 	initializeResult struct {
 		*mcp.InitializeResult
@@ -175,14 +177,14 @@ func AddMethods(to *mcp.Server, cfg Config) {
 	for _, method := range []string{getMethod, resultMethod, cancelMethod, listMethod, updateMethod} {
 		err := mcp.AddReceivingCustomMethod(to, method,
 			func(ctx context.Context, session *mcp.ServerSession, p *params) (mcp.Result, error) {
-				isNew, err := checkCaller(method, session.InitializeParams())
+				isExtension, err := checkCaller(method, session.InitializeParams())
 				if err != nil {
 					return nil, err
 				}
 				if p == nil {
 					p = &params{}
 				}
-				return s.answerMethod(ctx, method, *p, isNew)
+				return s.answerMethod(ctx, method, *p, isExtension)
 			})
 		if err != nil { // only for a standard method
 			panic(err)
@@ -192,20 +194,22 @@ func AddMethods(to *mcp.Server, cfg Config) {
 }
 
 // checkCaller refuses a method that the caller's protocol does not have, and clients that do not declare the extension.
-// isNew means the shape of the extension.
-func checkCaller(method string, p *mcp.InitializeParams) (isNew bool, err error) {
-	isNew = p != nil && p.ProtocolVersion >= byServer
-	isOld := method == resultMethod || method == listMethod
+// isExtension means the shape of the extension.
+func checkCaller(method string, p *mcp.InitializeParams) (isExtension bool, err error) {
+	isExtension = p != nil && p.ProtocolVersion >= extensionVersion
+	isRevisionOnly := method == resultMethod || method == listMethod
 	switch {
-	case isNew && isOld, !isNew && method == updateMethod:
-		return isNew, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is not in this protocol version"}
-	case isNew && !declares(p.Capabilities):
-		return isNew, &jsonrpc.Error{
+	case isExtension && isRevisionOnly, !isExtension && method == updateMethod:
+		return isExtension, &jsonrpc.Error{
+			Code: jsonrpc.CodeMethodNotFound, Message: method + " is not in this protocol version",
+		}
+	case isExtension && !hasExtension(p.Capabilities):
+		return isExtension, &jsonrpc.Error{
 			Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the client does not declare " + Extension,
 			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + Extension + `":{}}}}`),
 		}
 	}
-	return isNew, nil
+	return isExtension, nil
 }
 
 // addTasks is a middleware that declares tasks to clients of revision 2025-11-25, and answers calls with tasks.
@@ -215,7 +219,7 @@ func (s *server) addTasks(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "Mcp-Name differs from taskId"}
 		}
 		call, isCall := req.(*mcp.CallToolRequest)
-		if isCall && SupportOf(call) == Asked && !slices.Contains(s.cfg.Tools, call.Params.Name) {
+		if isCall && SupportOf(call) == Required && !slices.Contains(s.cfg.Tools, call.Params.Name) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: call.Params.Name + " does not run as a task"}
 		}
 		if method == listMethod {
@@ -227,13 +231,13 @@ func (s *server) addTasks(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		switch r := res.(type) {
 		case *mcp.InitializeResult:
-			if r.ProtocolVersion == byClient {
+			if r.ProtocolVersion == paramVersion {
 				return &initializeResult{r, capabilities{r.Capabilities,
 					json.RawMessage(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)}}, nil
 			}
 		case *mcp.ListToolsResult:
-			if list, ok := req.(*mcp.ListToolsRequest); ok && list.ProtocolVersion() == byClient {
-				return s.withExecution(r), nil
+			if list, ok := req.(*mcp.ListToolsRequest); ok && list.ProtocolVersion() == paramVersion {
+				return s.addExecution(r), nil
 			}
 		case *mcp.CallToolResult:
 			if isCall {
@@ -244,8 +248,8 @@ func (s *server) addTasks(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// hasOtherName reports whether the header for routers names another task than the message. Clients of the extension set
-// it (SEP-2663, Routing Headers).
+// hasOtherName reports whether the header Mcp-Name names another task than the message. Clients of the extension set
+// the header for routers (SEP-2663, Routing Headers).
 func hasOtherName(req mcp.Request) bool {
 	p, _ := req.GetParams().(*params)
 	if p == nil || req.GetExtra() == nil {
@@ -255,7 +259,7 @@ func hasOtherName(req mcp.Request) bool {
 	return name != "" && name != p.ID
 }
 
-func (s *server) withExecution(r *mcp.ListToolsResult) *toolsResult {
+func (s *server) addExecution(r *mcp.ListToolsResult) *toolsResult {
 	out := &toolsResult{ListToolsResult: r, Tools: []tool{}}
 	for _, t := range r.Tools {
 		add := tool{Tool: t}
@@ -267,15 +271,15 @@ func (s *server) withExecution(r *mcp.ListToolsResult) *toolsResult {
 	return out
 }
 
-// answerCall replaces the result of a tool by a task, if the tool asks for it.
+// answerCall replaces the result of AnswerWithTask by the task. It returns other results unchanged.
 func (s *server) answerCall(ctx context.Context, support Support, r *mcp.CallToolResult) (mcp.Result, error) {
 	id, isTask := r.Meta[runKey].(string)
 	switch {
 	case isTask && support == None:
-		// The first call of this run declared the extension, and this one, with the user's answer, does not.
+		// The run's first call declared the extension. The second call, with the user's answer, does not declare it.
 		r.Content = []mcp.Content{&mcp.TextContent{Text: "Run " + id + ": still running; get_run waits for more."}}
 		return r, nil
-	case support == Asked && !isTask:
+	case support == Required && !isTask:
 		var refusal []string
 		for _, c := range r.Content {
 			if t, ok := c.(*mcp.TextContent); ok {
@@ -286,40 +290,40 @@ func (s *server) answerCall(ctx context.Context, support Support, r *mcp.CallToo
 	case !isTask:
 		return r, nil
 	}
-	run, err := s.findNow(ctx, id)
+	run, err := s.findAtOnce(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if support == Allowed {
-		t := s.describe(run, true)
+		t := s.describeRun(run, true)
 		t.Type, t.Complete = "task", nil
 		return t, nil
 	}
-	return &reply{Task: s.describe(run, false)}, nil
+	return &reply{Task: s.describeRun(run, false)}, nil
 }
 
-// describe returns a run as a task. A run that failed is completed, as the extension has it: clients of revision
-// 2025-11-25 do not fetch the result of a task that failed, so the model would not see the error of its code.
-func (s *server) describe(r Run, isNew bool) *wireTask {
+// describeRun returns a run as a task. The task of a failed run is completed, as in the extension. Clients of revision
+// 2025-11-25 do not fetch the result of a failed task, so the model would not see the error of its code.
+func (s *server) describeRun(r Run, isExtension bool) *wireTask {
 	t := &wireTask{ID: r.ID, Status: "completed", Created: r.Began.UTC(), Updated: r.Ended.UTC()}
 	switch {
 	case r.Ended.IsZero():
 		t.Status, t.Message, t.Updated = "working", r.Progress, t.Created
 	case r.Cancelled:
 		t.Status = "cancelled"
-	case isNew:
+	case isExtension:
 		t.Complete = r.Result
 	}
-	if isNew {
-		t.Type, t.NewTTL, t.NewPoll = complete, s.cfg.TTL.Milliseconds(), pollInterval.Milliseconds()
+	if isExtension {
+		t.Type, t.TTLMs, t.PollMs = complete, s.cfg.TTL.Milliseconds(), pollInterval.Milliseconds()
 	} else {
 		t.TTL, t.Poll = s.cfg.TTL.Milliseconds(), pollInterval.Milliseconds()
 	}
 	return t
 }
 
-// findNow returns the present state of a run.
-func (s *server) findNow(ctx context.Context, id string) (Run, error) {
+// findAtOnce returns a run without waiting for its end.
+func (s *server) findAtOnce(ctx context.Context, id string) (Run, error) {
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	run, ok := s.cfg.Runs.FindTask(now, id, false)
@@ -329,28 +333,28 @@ func (s *server) findNow(ctx context.Context, id string) (Run, error) {
 	return run, nil
 }
 
-func (s *server) answerMethod(ctx context.Context, method string, p params, isNew bool) (mcp.Result, error) {
+func (s *server) answerMethod(ctx context.Context, method string, p params, isExtension bool) (mcp.Result, error) {
 	if method == listMethod {
 		return s.listTasks(ctx, p.Cursor)
 	}
-	run, err := s.findNow(ctx, p.ID)
+	run, err := s.findAtOnce(ctx, p.ID)
 	if err != nil {
 		return nil, err
 	}
-	isOver := !run.Ended.IsZero()
+	hasEnded := !run.Ended.IsZero()
 	switch {
 	case method == resultMethod:
 		return s.awaitResult(ctx, p.ID)
-	case method == cancelMethod && !isOver:
+	case method == cancelMethod && !hasEnded:
 		run, _ = s.cfg.Runs.FindTask(ctx, p.ID, true)
-	case method == cancelMethod && !isNew:
+	case method == cancelMethod && !isExtension:
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the task has ended"}
 	}
-	// A task never asks the user: tasks/update has no effect.
-	if isNew && method != getMethod {
+	// A task never asks the user, so tasks/update has no effect.
+	if isExtension && method != getMethod {
 		return &reply{Type: complete}, nil
 	}
-	return s.describe(run, isNew), nil
+	return s.describeRun(run, isExtension), nil
 }
 
 func (s *server) awaitResult(ctx context.Context, id string) (mcp.Result, error) {
@@ -372,7 +376,7 @@ func (s *server) listTasks(ctx context.Context, cursor string) (mcp.Result, erro
 	}
 	out := &reply{Tasks: []*wireTask{}, Next: next}
 	for _, r := range runs {
-		out.Tasks = append(out.Tasks, s.describe(r, false))
+		out.Tasks = append(out.Tasks, s.describeRun(r, false))
 	}
 	return out, nil
 }

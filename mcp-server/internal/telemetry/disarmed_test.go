@@ -21,7 +21,7 @@ func TestDisarmed(t *testing.T) {
 	})
 	t.Run("telemetry-debug", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "telemetry-debug")
-		if all, _ := collect(t, Logs); !strings.Contains(all[Logs], "code-of-a-run") {
+		if all, _ := collectSignals(t, Logs); !strings.Contains(all[Logs], "code-of-a-run") {
 			t.Error("the attack is stopped by something else")
 		}
 	})

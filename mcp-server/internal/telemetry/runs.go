@@ -58,7 +58,7 @@ func (t *Recorder) RecordRun(r execution.RunRequest, began time.Time, o executio
 
 // recordExchange records an exchange. The requests that an MCP server sent for a call are below the call.
 func (t *Recorder) recordExchange(ctx context.Context, x proxyapi.Exchange) {
-	method := hideOwnMethod(x.Method)
+	method := hideCustomMethod(x.Method)
 	name, attrs := method, []attribute.KeyValue{
 		attribute.String("http.request.method", method), attribute.Int("http.response.status_code", x.Status),
 		attribute.Int64("http.request.body.size", x.BytesUp), attribute.Int64("http.response.body.size", x.BytesDown),
@@ -68,7 +68,7 @@ func (t *Recorder) recordExchange(ctx context.Context, x proxyapi.Exchange) {
 		attrs = append(attrs, attribute.StringSlice("codeforge.apis", x.APIs))
 	}
 	if x.CalledTool() != "" {
-		// Without the name of the tool, which code writes into the path.
+		// The span has no name of the tool, because code writes that name into the path.
 		name, attrs = "tools/call", append(attrs, attribute.String("mcp.method.name", "tools/call"))
 	}
 	if x.Code != "" {
@@ -88,8 +88,8 @@ func (t *Recorder) recordExchange(ctx context.Context, x proxyapi.Exchange) {
 	span.End(trace.WithTimestamp(x.At.Add(time.Duration(x.Milliseconds * float64(time.Millisecond)))))
 }
 
-// hideOwnMethod returns a standard method, or "_OTHER" for another one: code may write any text as a method.
-func hideOwnMethod(method string) string {
+// hideCustomMethod returns a standard method, or "_OTHER" for another one: code may write any text as a method.
+func hideCustomMethod(method string) string {
 	//defence:trace-method
 	if !slices.Contains(standardMethods, method) {
 		return "_OTHER"

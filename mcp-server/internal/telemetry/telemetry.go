@@ -2,7 +2,7 @@
 //
 // Threat: code chooses methods, hosts, paths and names of tools, and may write a secret or a long text into them. The
 // collector is outside of CodeForge, and its readers may know less than the operator. A client wants to hide its runs.
-// The collector's answer leads elsewhere, or is long.
+// The collector's answer redirects to another host, or is long.
 //
 // Contract: attributes of spans and metrics have names that the operator chose, words of fixed lists, and numbers. They
 // have no host, no URL, no code, no output and no value of a credential. Log lines are those of standard error, without
@@ -75,11 +75,11 @@ type Recorder struct {
 	client   *http.Client
 	resource *resource.Resource
 	tracer   trace.Tracer // nil without traces
-	// shutdowns send the waiting data and end the signals in use.
+	// shutdowns has a function for each signal in use. It sends the waiting data and ends the signal.
 	shutdowns []func(context.Context) error
 }
 
-// New returns a recorder that sends traces, or nil if the endpoint is empty. It does not connect.
+// New returns a recorder, or nil if the endpoint is empty. It does not connect.
 func New(ctx context.Context, cfg Config) (*Recorder, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil
@@ -102,7 +102,7 @@ func New(ctx context.Context, cfg Config) (*Recorder, error) {
 	if !slices.Contains(cfg.Signals, Traces) {
 		return t, nil
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(t.urlOf(Traces)),
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(t.signalURL(Traces)),
 		otlptracehttp.WithHTTPClient(t.client), otlptracehttp.WithMaxResponseSize(maxAnswer))
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxText
@@ -114,16 +114,16 @@ func New(ctx context.Context, cfg Config) (*Recorder, error) {
 	return t, err
 }
 
-func (t *Recorder) urlOf(signal string) string {
+func (t *Recorder) signalURL(signal string) string {
 	return strings.TrimSuffix(t.cfg.Endpoint, "/") + "/v1/" + signal
 }
 
-// ReportMetrics reports the metrics of a gatherer at each interval, and with Close.
+// ReportMetrics sends the metrics of a gatherer at each interval and at Close, if Metrics is among the signals.
 func (t *Recorder) ReportMetrics(ctx context.Context, from prometheus.Gatherer) error {
 	if t == nil || !slices.Contains(t.cfg.Signals, Metrics) {
 		return nil
 	}
-	exporter, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(t.urlOf(Metrics)),
+	exporter, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(t.signalURL(Metrics)),
 		otlpmetrichttp.WithHTTPClient(t.client), otlpmetrichttp.WithMaxResponseSize(maxAnswer))
 	if err != nil {
 		return err
@@ -134,12 +134,13 @@ func (t *Recorder) ReportMetrics(ctx context.Context, from prometheus.Gatherer) 
 	return nil
 }
 
-// AddTo returns a logger that also sends its lines, with every text cleaned by clean.
-func (t *Recorder) AddTo(l *slog.Logger, clean func(string) string) (*slog.Logger, error) {
+// ExtendLogger returns a logger that also sends its lines, or l itself without the signal Logs. clean cleans every text
+// of a line.
+func (t *Recorder) ExtendLogger(l *slog.Logger, clean func(string) string) (*slog.Logger, error) {
 	if t == nil || !slices.Contains(t.cfg.Signals, Logs) {
 		return l, nil
 	}
-	exporter, err := otlploghttp.New(context.Background(), otlploghttp.WithEndpointURL(t.urlOf(Logs)),
+	exporter, err := otlploghttp.New(context.Background(), otlploghttp.WithEndpointURL(t.signalURL(Logs)),
 		otlploghttp.WithHTTPClient(t.client), otlploghttp.WithMaxResponseSize(maxAnswer))
 	if err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (t *Recorder) AddTo(l *slog.Logger, clean func(string) string) (*slog.Logge
 	p := sdklog.NewLoggerProvider(sdklog.WithResource(t.resource),
 		sdklog.WithProcessor(publicLines{sdklog.NewBatchProcessor(exporter)}))
 	t.shutdowns = append(t.shutdowns, p.Shutdown)
-	// One text that is not UTF-8 would cost the whole batch: Protobuf refuses it.
+	// Protobuf refuses a text that is not UTF-8, and the exporter would lose the whole batch.
 	cut := func(text string) string {
 		return safetext.CutText(strings.ToValidUTF8(clean(text), "\uFFFD"), maxLine, "...")
 	}

@@ -29,8 +29,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
-// open returns a recorder of these signals.
-func open(t *testing.T, url string, log *slog.Logger, signals ...string) *Recorder {
+// openRecorder returns a recorder of these signals.
+func openRecorder(t *testing.T, url string, log *slog.Logger, signals ...string) *Recorder {
 	t.Helper()
 	rec, err := New(t.Context(), Config{Endpoint: url, Signals: signals, Interval: time.Hour, Log: log})
 	testkit.Must(t, err)
@@ -52,7 +52,7 @@ func record(t *testing.T, r execution.RunRequest, o execution.Outcome, err error
 		got <- &m
 	}))
 	defer s.Close()
-	rec := open(t, s.URL+"/", slog.New(slog.DiscardHandler), Traces)
+	rec := openRecorder(t, s.URL+"/", slog.New(slog.DiscardHandler), Traces)
 	rec.RecordRun(r, time.Now().Add(-time.Second), o, err)
 	testkit.Must(t, rec.Close(t.Context()))
 	m := <-got
@@ -137,7 +137,7 @@ func TestSampler(t *testing.T) {
 		spans += len(m.ResourceSpans[0].ScopeSpans[0].Spans)
 	}))
 	defer s.Close()
-	rec := open(t, s.URL, slog.New(slog.DiscardHandler), Traces)
+	rec := openRecorder(t, s.URL, slog.New(slog.DiscardHandler), Traces)
 	rec.RecordRun(execution.RunRequest{Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"}, time.Now(), execution.Outcome{}, nil)
 	testkit.Must(t, rec.Close(t.Context()))
 	if spans != 1 {
@@ -149,14 +149,14 @@ func TestSampler(t *testing.T) {
 // problems to log.
 func sendAll(t *testing.T, url string, log, lines *slog.Logger, signals ...string) error {
 	t.Helper()
-	rec := open(t, url, log, signals...)
+	rec := openRecorder(t, url, log, signals...)
 	rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
 	metrics := prometheus.NewRegistry()
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calls_total"}, []string{"tool"})
 	calls.WithLabelValues("execute_code").Add(7)
 	metrics.MustRegister(calls)
 	testkit.Must(t, rec.ReportMetrics(t.Context(), metrics))
-	l, err := rec.AddTo(lines, strings.NewReplacer("internal-word", "REDACTED").Replace)
+	l, err := rec.ExtendLogger(lines, strings.NewReplacer("internal-word", "REDACTED").Replace)
 	testkit.Must(t, err)
 	l.With(logline.Tag("mcp")).WithGroup("g").Warn("a line of internal-word", "key", "internal-word \xff"+strings.Repeat("x", 10_000), "err", errors.New("of internal-word"))
 	l.Debug(">>> code-of-a-run", "body", "code-of-a-run")
@@ -168,7 +168,7 @@ func sendAll(t *testing.T, url string, log, lines *slog.Logger, signals ...strin
 // Promise: never-printed
 func TestSignals(t *testing.T) {
 	for _, signals := range [][]string{{Traces, Metrics, Logs}, {Metrics}, {Logs}, {}} {
-		all, stderr := collect(t, signals...)
+		all, stderr := collectSignals(t, signals...)
 		if got := slices.Sorted(maps.Keys(all)); strings.Join(got, " ") != strings.Join(slices.Sorted(slices.Values(signals)), " ") {
 			t.Errorf("want %q, got %q", signals, got)
 		}
@@ -184,8 +184,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// collect returns the text of each signal that a collector gets, and standard error.
-func collect(t *testing.T, signals ...string) (all map[string]string, stderr string) {
+// collectSignals returns the text of each signal that a collector gets, and standard error.
+func collectSignals(t *testing.T, signals ...string) (all map[string]string, stderr string) {
 	t.Helper()
 	all = map[string]string{}
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -253,7 +253,7 @@ func TestUnused(t *testing.T) {
 	before, log := runtime.NumGoroutine(), slog.New(slog.DiscardHandler)
 	rec.RecordRun(execution.RunRequest{}, time.Now(), execution.Outcome{}, nil)
 	testkit.Must(t, rec.ReportMetrics(t.Context(), prometheus.NewRegistry()))
-	if l, err := rec.AddTo(log, nil); l != log || err != nil || runtime.NumGoroutine() > before {
+	if l, err := rec.ExtendLogger(log, nil); l != log || err != nil || runtime.NumGoroutine() > before {
 		t.Error(l, err)
 	}
 	testkit.Must(t, rec.Close(t.Context()))
@@ -266,8 +266,8 @@ func TestSlowCollector(t *testing.T) {
 	defer s.Close()
 	defer close(done)
 	log := slog.New(slog.DiscardHandler)
-	rec := open(t, s.URL, log, Traces, Logs)
-	l, err := rec.AddTo(log, strings.Clone)
+	rec := openRecorder(t, s.URL, log, Traces, Logs)
+	l, err := rec.ExtendLogger(log, strings.Clone)
 	testkit.Must(t, err)
 	began, before := time.Now(), readHeap()
 	for range 20_000 {

@@ -127,7 +127,7 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	support := task.SupportOf(req)
 	l.user = task.UserOf(req.Extra)
 	l.takesTask = support != task.None
-	if background = background || support == task.Asked; background {
+	if background = background || support == task.Required; background {
 		if !s.runs.add(l) {
 			l.report.Stop()
 			l.stop(nil)
@@ -141,8 +141,8 @@ func (s *Surface) answerExecute(ctx context.Context, req *mcp.CallToolRequest, a
 	r.Ask = l.askWhileCalled(ask, req.ProtocolVersion() >= userform.Rounds, s.cfg.AnswerAfter)
 	s.startRun(l, func() { s.executeRun(running, req, r, l, fenced) })
 	switch {
-	case support == task.Asked:
-		return task.Answer(l.id)
+	case support == task.Required:
+		return task.AnswerWithTask(l.id)
 	case background:
 		return l.readOutput(r.Session)
 	}

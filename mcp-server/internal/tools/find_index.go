@@ -46,7 +46,7 @@ func (f *indexCache) ofTools(server string, tools []toolsignature.Tool) *search.
 		})
 		first := toolsignature.FirstSentence(t.Description)
 		// Each field is bounded: a server that fills a description with words must not lead every search.
-		meaning := []search.MeantText{{Text: server + ". " + t.Name + ". " + first, Weight: 1}}
+		meaning := []search.WeightedText{{Text: server + ". " + t.Name + ". " + first, Weight: 1}}
 		b.AddEntry(search.IndexEntry{Kind: kind, Meaning: meaning, Fields: []search.Field{
 			{Text: t.Name, Weight: 3.2, Bound: 4},
 			{Text: first, Weight: 2.4, Bound: 10},
@@ -75,7 +75,7 @@ func (f *indexCache) ofSkills(list []skill.Skill) *search.Index {
 }
 
 func nameAndText(name, text string, more ...string) search.IndexEntry {
-	return search.IndexEntry{Meaning: []search.MeantText{{Text: name + ". " + text, Weight: 1}}, Fields: []search.Field{
+	return search.IndexEntry{Meaning: []search.WeightedText{{Text: name + ". " + text, Weight: 1}}, Fields: []search.Field{
 		{Text: name, Weight: 3.2, Bound: 4}, {Text: text, Weight: 2.4, Bound: 10},
 		{Text: strings.Join(more, " "), Weight: 1.2},
 	}}

@@ -64,8 +64,8 @@ func (s *Surface) getRun(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 	return l.readOutput(s.callerSession(req)), nil
 }
 
-// waitForRun waits until a run has ended, or until ctx ends. If mayCancel, it cancels the run before. It returns the
-// run of this process, or else the state in the history: of a run of another replica, or of one that ended long ago.
+// waitForRun waits until a run or ctx ends. If mayCancel, it first cancels the run. It returns a run of this process,
+// or the state in the history of another run: one of another replica, or one that ended long ago.
 func (s *Surface) waitForRun(ctx context.Context, id string, mayCancel bool) (*longRun, operatorapi.Detail, error) {
 	if l := s.runs.find(id); l != nil {
 		if mayCancel {

@@ -43,7 +43,7 @@ type longRun struct {
 	stop   context.CancelCauseFunc
 	done   chan struct{} // closed after result is set
 	report *runReporter
-	// takesTask means that the client takes a task for an answer. isCancelled is valid after the end.
+	// takesTask means that the client accepts a task as the answer. isCancelled is valid after the end.
 	takesTask, isCancelled bool
 
 	mu             sync.Mutex
@@ -114,7 +114,7 @@ func (s *Surface) awaitRun(ctx context.Context, l *longRun, session string) *mcp
 			next, isLeft := s.moveToBackground(l)
 			switch {
 			case isLeft && l.takesTask:
-				return task.Answer(l.id)
+				return task.AnswerWithTask(l.id)
 			case isLeft:
 				return l.readOutput(session)
 			}

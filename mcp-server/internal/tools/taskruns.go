@@ -32,7 +32,7 @@ func (r taskRuns) FindTask(ctx context.Context, id string, mayCancel bool) (task
 	}
 }
 
-// ListTasks implements task.Runs: the runs of the history, or without a history those that went to the background.
+// ListTasks implements task.Runs. It lists runs of the history, or background runs if there is no history.
 func (r taskRuns) ListTasks(ctx context.Context, user, cursor string) (list []task.Run, next string, err error) {
 	if r.cfg.History.Mode() == history.Off {
 		r.runs.mu.Lock()
@@ -50,14 +50,14 @@ func (r taskRuns) ListTasks(ctx context.Context, user, cursor string) (list []ta
 	}
 	page, err := r.cfg.History.ListRuns(ctx, filter, cursor)
 	for _, run := range page.Runs {
-		if r.isOwn(run) && r.canList(user, run.User) { // the operator's filter has no name
+		if r.isOwn(run) && r.canList(user, run.User) { // the operator's page has every tenant's runs
 			list = append(list, describeStored(operatorapi.Detail{Run: run}))
 		}
 	}
 	return list, page.Next, err
 }
 
-// canList reports whether a user of the tenant gets the ID of an owner's run. With the ID, every user of the tenant can
+// canList reports whether a user of the tenant may list an owner's run. With the run's ID, each user of the tenant can
 // use the run.
 func (r taskRuns) canList(user, owner string) bool {
 	//defence:task-user permits

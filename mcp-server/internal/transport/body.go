@@ -117,11 +117,11 @@ func countMessages(array []byte, most int) int {
 // wantsTask reports whether a message has the parameter task. Batches have no tasks: the protocol versions with tasks
 // have no batches.
 func wantsTask(body []byte) bool {
-	// Most messages do not have the name anywhere, and a body may be large.
+	// This saves decoding: most messages do not contain the name, and a body may be large.
 	if !bytes.Contains(body, []byte(`"task"`)) {
 		return false
 	}
-	// Not decoded further: a long list of tiny values would take many times the memory of the body.
+	// Task stays encoded: a decoded list of tiny values would take many times the memory of the body.
 	var m struct {
 		Params struct {
 			Task json.RawMessage `json:"task"`

@@ -89,7 +89,7 @@ func (r Request) hashScope(scope approvalapi.Scope) [sha256.Size]byte {
 		address, _, _ := strings.Cut(r.URL, "?")
 		parts = append(parts, r.Method, address)
 		//defence:approval-path
-		if r.OtherPath { // a server may act on that path, so the approval holds for the same headers
+		if r.OtherPath { // a server may act on that path, so the approval covers only the same headers
 			parts = append(parts, r.Headers...)
 		}
 	}

@@ -315,8 +315,8 @@ func countSendings(t *testing.T, path string) int32 {
 	return asked.Load()
 }
 
-// TestApprovalOnceOverIdle: a server gets an approved request once, also if the request reads and its connection
-// breaks. Without an approval, the request is repeated.
+// TestApprovalOnceOverIdle: a server gets an approved request once, even if the request only reads and its connection
+// breaks. Without an approval, net/http retries the request.
 // Promise: exact-approvals
 func TestApprovalOnceOverIdle(t *testing.T) {
 	for path, want := range map[string]int32{"/ask": 1, "/free": 2} {

@@ -22,7 +22,7 @@ func (x *exchange) reserveLimits() error {
 	if len(needs) == 0 {
 		return nil
 	}
-	back, wait, ok, err := x.conf.Budget.Reserve(x.ctx, x.countedRun(), needs, false)
+	back, wait, ok, err := x.conf.Budget.Reserve(x.ctx, x.identifyRun(), needs, false)
 	if err != nil {
 		return x.deny(policy.Refuse(policy.CodeStateUnavailable, x.host, x.verdict.APIs))
 	}
@@ -37,8 +37,8 @@ func (x *exchange) reserveLimits() error {
 	return nil
 }
 
-// countedRun returns the run, or the MCP server, that sends the request.
-func (x *exchange) countedRun() shareddb.Run {
+// identifyRun returns the run, or the MCP server, that sends the request.
+func (x *exchange) identifyRun() shareddb.Run {
 	return shareddb.Run{ID: x.lease.Run, Generation: x.lease.Generation}
 }
 
@@ -73,7 +73,7 @@ func (x *exchange) askForLimits() error {
 		return err
 	}
 	var err error
-	x.limits.giveBack, _, _, err = x.conf.Budget.Reserve(x.ctx, x.countedRun(), x.limits.needs, true)
+	x.limits.giveBack, _, _, err = x.conf.Budget.Reserve(x.ctx, x.identifyRun(), x.limits.needs, true)
 	if err != nil {
 		return x.deny(policy.Refuse(policy.CodeStateUnavailable, x.host, x.verdict.APIs))
 	}

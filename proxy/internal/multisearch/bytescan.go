@@ -6,7 +6,7 @@ import "bytes"
 type ByteScan struct {
 	text []byte
 	set  string
-	next [4]int // the position of the next of each byte
+	next [4]int // by index in set: the next position of that byte
 }
 
 // ScanBytes starts a ByteScan. The set has at most four bytes.

@@ -143,7 +143,7 @@ func newBase64Form(value string, id, align int, enc *base64.Encoding) Pattern {
 	bits := 8 * (align + len(value))
 	first, last := (8*align+5)/6, bits/6
 	text := coded[first:last]
-	// Without - and _ the text is also one in the standard alphabet, whose pattern finds it escaped.
+	// A text without - and _ is the same in the standard alphabet, whose pattern also finds its escaped form.
 	p := Pattern{Text: text, ID: id, Escaped: enc == base64.RawStdEncoding || strings.ContainsAny(text, "-_")}
 	if align > 0 {
 		p.left = edge{known: uint8(6*first - 8*align), bits: decodeSextet(coded[first-1])}

@@ -62,7 +62,8 @@ func findClaim(name string) nameClaim {
 	return best
 }
 
-// maxUnclosed is the length of a rest in which every unclosed bracket becomes an underscore, and not only the first.
+// maxUnclosed is the longest rest of a name in which findClaimAsRead reads every unclosed bracket as an underscore. In
+// a longer rest, it reads only the first bracket in this way.
 const maxUnclosed = 256
 
 func findClaimAsRead(name string) nameClaim {

@@ -10,15 +10,16 @@ import (
 // pairScanner finds overrides in a body that is not a form by its type.
 type pairScanner struct {
 	permits func(method string) bool
-	// isForm is for a body without a type, which servers read as a form. In other bodies the scanner only suspects an
-	// override, which servers that ignore the type, such as Bottle, would read. There only names with a fullClaim count,
-	// with a value like a method: text has equals signs too.
+	// isForm means that the body has no type, so servers read it as a form. Servers that ignore the type, such as Bottle,
+	// read other bodies as a form too. In such a body, only a fullClaim with a value like a method counts, because text
+	// has equals signs too.
 	isForm      bool
 	name, value []byte // at most maxPair bytes each; in a form the name without the spaces before it
 	hasValue    bool
 }
 
-// maxPair is how many bytes of a name and of a value are checked. An override is shorter, even if it is escaped twice.
+// maxPair bounds the bytes of a name and of a value that the scanner checks. An override is shorter, even if it is
+// escaped twice.
 const maxPair = 512
 
 func (s *pairScanner) scanText(text []byte) error {

@@ -23,7 +23,7 @@ const (
 	// Postgres ends a transaction of a proxy that hangs.
 	useTime  = 3 * time.Second
 	hangTime = 2 * time.Second
-	// maxOfRun is how many transactions of a run run at once. With two, one begins while the other one commits.
+	// maxOfRun bounds the transactions of one run at once. With two, one can begin while the other commits.
 	maxOfRun = 2
 	// checkTime bounds the check at the start.
 	checkTime = 5 * time.Second
@@ -111,20 +111,20 @@ type Run struct {
 	Generation uint64
 }
 
-// Turns bounds how many transactions of one kind run at once: a flood of them must leave connections for the other
-// kinds. A run has at most maxOfRun of them, so its flood delays another run by these only. It is safe for concurrent
-// use. Make one with NewTurns.
+// Turns bounds the transactions of one kind at once, so that a flood leaves connections for the other kinds. Each run
+// has at most maxOfRun transactions at once, so a flood by one run delays another run by these transactions only. Turns
+// is safe for concurrent use. Make one with NewTurns.
 type Turns struct {
-	all chan struct{} // holds one token per transaction
+	all chan struct{} // has one element for each transaction
 
 	mu   sync.Mutex
 	runs map[Run]*runTurn // the runs whose transactions run or wait
 }
 
-// runTurn has the turns of one run. taken holds one token per transaction.
+// runTurn has the turns of one run.
 type runTurn struct {
-	taken chan struct{}
-	users int
+	taken chan struct{} // has one element for each transaction
+	users int           // the transactions that run or wait
 }
 
 // NewTurns returns Turns for at most n transactions at once.
@@ -174,7 +174,7 @@ func (t *Turns) leaveRun(by Run) {
 	}
 }
 
-// CountTaken returns how many transactions run.
+// CountTaken returns the number of running transactions.
 func (t *Turns) CountTaken() int { return len(t.all) }
 
 // DropExpired removes the expired rows. It skips locked rows, so it cannot end in a deadlock.

@@ -15,7 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 )
 
-// attackSlow is how a body is rewritten byte by byte, without the search for text that passes at once.
+// attackSlow rewrites a body byte by byte, without the search for text that passes at once.
 func attackSlow(x *requestRewrite, kind, text string) (string, error) {
 	x.req = &http.Request{Header: http.Header{"Content-Type": {kind}}}
 	k, bad := bodyKind(x.req.Header)

@@ -50,7 +50,7 @@ func (w *formWriter) listFirstBytes() *[256]bool {
 		if name == "" {
 			return nil
 		}
-		// In both cases. The other byte of a sign does not matter.
+		// A letter counts in both cases. The additional byte of a sign is harmless.
 		out[name[0]|0x20], out[name[0]&^0x20], out[name[0]] = true, true, true
 	}
 	return out
@@ -58,9 +58,9 @@ func (w *formWriter) listFirstBytes() *[256]bool {
 
 func (w *formWriter) pushText(dst, src []byte) []byte {
 	names := w.scanNames(src)
-	at, from := 0, 0 // src[from:at] leaves unchanged
+	at, from := 0, 0 // src[from:at] is unchanged, and not yet in dst
 	for at < len(src) && w.bad == nil {
-		// A text without names passes unchanged. The result is that of writing it byte by byte.
+		// A text without names passes unchanged, as it would byte by byte.
 		plain := names.plainUntil(at)
 		if plain == at || len(w.word) > 0 || len(w.escape) > 0 {
 			dst = w.writeByte(append(dst, src[from:at]...), src[at:at+1])
@@ -71,7 +71,7 @@ func (w *formWriter) pushText(dst, src []byte) []byte {
 		for at < plain && w.bad == nil {
 			n, e := w.scan.scan(src[at:plain])
 			at += n
-			if e == badInForm {
+			if e == badForm {
 				return w.endForm(append(dst, src[from:at]...), src[at:])
 			}
 			w.handleEvent(e)
@@ -91,7 +91,7 @@ func (w *formWriter) writeByte(dst, src []byte) []byte {
 		w.escape = w.escape[:0]
 	}
 	switch {
-	case e == badInForm:
+	case e == badForm:
 		return w.endForm(dst, src)
 	case w.scan.left > 0:
 		w.escape = append(w.escape, b)
@@ -124,7 +124,7 @@ func (w *formWriter) endForm(dst, rest []byte) []byte {
 
 // handleEvent stops swapping at a key that makes the form ambiguous.
 func (w *formWriter) handleEvent(e formEvent) {
-	if e == endsKey && w.kind == catalog.SurfaceBody {
+	if e == endOfKey && w.kind == catalog.SurfaceBody {
 		if why := w.checkKey(); why != nil {
 			w.stopSwapping(why)
 		}
@@ -170,7 +170,7 @@ func (w *formWriter) finishText(dst []byte) []byte {
 		isWhole := w.scan.offset-w.scan.begin == len(w.word)
 		dst = append(w.endRun(dst, w.scan.isValue, isWhole), w.escape...)
 		w.escape = w.escape[:0]
-		if e := w.scan.end(); e == badInForm {
+		if e := w.scan.end(); e == badForm {
 			dst = w.endForm(dst, nil)
 		} else {
 			w.handleEvent(e)

@@ -18,17 +18,17 @@ type formScanner struct {
 	key     []byte // the last key as written, at most maxKey+1 bytes, or empty if it does not matter
 }
 
-// formEvent is what scan has found.
+// formEvent is a place at which scan stops.
 type formEvent uint8
 
 const (
-	endsKey   formEvent = iota + 1 // the end of a key that matters
-	badInForm                      // a mistake: the next byte is not allowed
+	endOfKey formEvent = iota + 1 // the end of a key that matters
+	badForm                       // a mistake: the next byte is not allowed
 )
 
 // scan takes the bytes of p up to the first one with an event, and returns their number.
 func (s *formScanner) scan(p []byte) (n int, e formEvent) {
-	from := 0 // of the current key
+	from := 0 // the beginning of the current key in p
 	for n < len(p) && e == 0 {
 		b := p[n]
 		if s.left > 0 {
@@ -38,7 +38,7 @@ func (s *formScanner) scan(p []byte) (n int, e formEvent) {
 				n++
 				continue
 			case !s.lenient:
-				e = badInForm
+				e = badForm
 				continue
 			}
 			s.left = 0
@@ -53,13 +53,13 @@ func (s *formScanner) scan(p []byte) (n int, e formEvent) {
 			if !s.isValue {
 				e = s.endKey(p[from:n])
 			}
-			if e != badInForm {
+			if e != badForm {
 				n++
 				s.isValue, s.begin, from = b == '=', s.offset+n, n
 			}
 			continue
 		case b != '=' && !s.lenient:
-			e = badInForm
+			e = badForm
 			continue
 		}
 		n++
@@ -76,7 +76,7 @@ func (s *formScanner) end() formEvent {
 	switch {
 	// Parsers read an escape that is cut off in different ways.
 	case s.left > 0 && !s.lenient:
-		return badInForm
+		return badForm
 	case !s.isValue:
 		return s.endKey(nil)
 	}
@@ -92,12 +92,12 @@ func (s *formScanner) endKey(text []byte) formEvent {
 	s.key = s.key[:0]
 	switch {
 	case len(text) > maxKey && !s.lenient:
-		return badInForm
+		return badForm
 	case s.firsts != nil && (len(text) == 0 || !s.firsts[text[0]]):
 		return 0
 	}
 	s.key = append(s.key, text[:min(len(text), maxKey+1)]...)
-	return endsKey
+	return endOfKey
 }
 
 // formStops is 0 for the bytes that may occur unescaped in a form, except the equals sign. Characters with a meaning in

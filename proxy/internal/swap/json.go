@@ -45,7 +45,7 @@ const (
 	maxFields = 64 // of one exchange; seen has a bit for each
 )
 
-// quietEvents are the events that change nothing here.
+// quietEvents are the events that jsonWriter does not need.
 const quietEvents = jsonread.BeginKey | jsonread.BeginString | jsonread.EndString | jsonread.BeginNumber |
 	jsonread.EndNumber | jsonread.BeginWord | jsonread.EndWord
 
@@ -95,9 +95,9 @@ func (w *jsonWriter) listFirstBytes() *[256]bool {
 
 func (w *jsonWriter) pushText(dst, src []byte) []byte {
 	names, ends := w.scanNames(src), multisearch.ScanBytes(src, separators)
-	at, from := 0, 0 // src[from:at] leaves unchanged
+	at, from := 0, 0 // src[from:at] is unchanged, and not yet in dst
 	for at < len(src) && w.bad == nil {
-		// A text without names and separators passes unchanged. The result is that of writing it byte by byte.
+		// A text without names and separators passes unchanged, as it would byte by byte.
 		plain := min(names.plainUntil(at), ends.FindFrom(at))
 		if plain == at || len(w.word) > 0 || len(w.escape) > 0 {
 			dst = w.writeByte(append(dst, src[from:at]...), src[at:at+1])

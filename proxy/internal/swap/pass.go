@@ -2,8 +2,8 @@ package swap
 
 import "bytes"
 
-// Most of a body has no token names and passes unchanged. The writers find such text with a nameScan, and take it at
-// once. The result does not depend on this: a body that arrives byte by byte becomes the same.
+// Most of a body has no token names and passes unchanged. The writers find such text with a nameScan, and pass it at
+// once. A body that arrives byte by byte has the same result.
 
 // lexicon separates most text from token names.
 type lexicon struct {

@@ -118,8 +118,8 @@ func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != htt
 // chooseRoute returns the kind of connection for a request.
 func (p *Pool) chooseRoute(req *http.Request, w Want) connKind {
 	k := p.chooseProtocol(req, w)
-	// http.Transport repeats a request that reads if its connection, used before, breaks without a response. It never
-	// repeats the first request of a connection. Over HTTP/2 it repeats only requests that the server did not process.
+	// http.Transport retries a request that only reads, if its reused connection breaks before a response. It never
+	// retries the first request of a connection. Over HTTP/2 it retries only requests that the server did not process.
 	//defence:single-sending
 	if w.Once && k.hasHTTP1() {
 		return kindSingle

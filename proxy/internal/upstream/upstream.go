@@ -129,8 +129,8 @@ type Want struct {
 	// Login means that the request may authenticate its connection, as NTLM does. It goes over HTTP/1, as the last request
 	// on its connection.
 	Login bool
-	// Once means that a person approved the request for one sending. A server that may have acted on it must not get it
-	// again.
+	// Once means that a person approved the request, so it may be sent once. If the server may have acted on it, the Pool
+	// must not retry it.
 	Once bool
 }
 
