@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -288,7 +292,8 @@ func TestRunsOfTenants(t *testing.T) {
 	testkit.Must(t, p.stop())
 }
 
-// TestRunsOfReplicas: another replica shows, awaits and cancels a run, also as a task, but only for the run's tenant.
+// TestRunsOfReplicas: another replica shows, awaits and cancels a run, also as a task, and has its files, but only for
+// the run's tenant.
 // Promise: shared-runs, tenant-sessions
 func TestRunsOfReplicas(t *testing.T) {
 	store := testkit.NewPostgres(t)
@@ -334,5 +339,88 @@ func TestRunsOfReplicas(t *testing.T) {
 	testkit.WaitFor(t, func() bool { got, _ := tasks.ask(t, "get", third); return got.Status == "working" })
 	if got, code := tasks.ask(t, "cancel", third); got.Status != "cancelled" {
 		t.Errorf("%d %+v", code, got)
+	}
+	checkFilesElsewhere(t, one, two, as)
+}
+
+// checkFilesElsewhere leaves files at a replica. The other one must link to them in get_run and as a task, and give them
+// to their tenant and to its console.
+func checkFilesElsewhere(t *testing.T, one, two *program, as func(*program, string) *mcp.ClientSession) {
+	t.Helper()
+	var data bytes.Buffer
+	testkit.Must(t, png.Encode(&data, image.NewGray(image.Rect(0, 0, 1, 1))))
+	one.sandbox.SetScript(func(_ context.Context, _ sandboxapi.RunRequest, emit func(sandboxapi.Event)) sandboxapi.Exit {
+		emit(sandboxapi.Event{Stdout: "drawn\n"})
+		emit(sandboxapi.Event{File: &sandboxapi.File{Name: "shown-1", Shown: true, Data: data.Bytes()}})
+		emit(sandboxapi.Event{File: &sandboxapi.File{Name: "a report.csv", Data: []byte("a,b\n")}})
+		return sandboxapi.Exit{Reason: sandboxapi.Exited}
+	})
+	links := func(res *mcp.CallToolResult) (out []string) {
+		for _, c := range res.Content {
+			if l, ok := c.(*mcp.ResourceLink); ok {
+				out = append(out, l.URI)
+			}
+		}
+		return out
+	}
+	res, err := as(one, "ann").CallTool(t.Context(), &mcp.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": "files"}})
+	testkit.Must(t, err)
+	own := links(res)
+	if len(own) != 1 || len(res.Content) != 3 {
+		text, _ := json.Marshal(res.Content)
+		t.Fatalf("at its own replica: %s", text)
+	}
+	id := strings.Split(own[0], "/")[3]
+	folder := "codeforge://runs/" + id + "/files/"
+	want := []string{folder + "a%20report.csv", folder + "shown-1.png"}
+
+	there := as(two, "ann")
+	for uri, content := range map[string]string{want[0]: "a,b\n", want[1]: data.String()} {
+		var got *mcp.ReadResourceResult
+		testkit.WaitFor(t, func() bool {
+			got, err = there.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+			return err == nil
+		})
+		if c := got.Contents[0]; c.Text+string(c.Blob) != content {
+			t.Errorf("%s: %+v", uri, c)
+		}
+		for _, other := range []string{"bob", "operator"} {
+			if got, err := as(two, other).ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil {
+				t.Errorf("%s reads %s: %+v", other, uri, got.Contents[0])
+			}
+		}
+	}
+	res, err = there.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_run", Arguments: map[string]any{"id": id}})
+	testkit.Must(t, err)
+	if got := links(res); fmt.Sprint(got) != fmt.Sprint(want) || res.Content[0].(*mcp.TextContent).Text != "drawn\n" {
+		t.Errorf("get_run links to %q: %+v", got, res.Content[0])
+	}
+	tasks := newTaskClient(t, two, "token-of-tenant-ann", "2026-07-28", "io.modelcontextprotocol/tasks")
+	if got, code := tasks.ask(t, "get", id); code != 0 || got.Result == nil || fmt.Sprint(links(got.Result)) != fmt.Sprint(want) {
+		t.Errorf("the task: %d %+v", code, got)
+	}
+
+	login, err := operatorapi.Client{HTTP: two.onSocket()}.Console(t.Context())
+	testkit.Must(t, err)
+	console := func(token, method, path, body string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+two.addr+"/console/api/"+path, strings.NewReader(body))
+		testkit.Must(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := (&http.Client{Transport: bearer(token)}).Do(req)
+		testkit.Must(t, err)
+		defer resp.Body.Close()
+		got, err := io.ReadAll(resp.Body)
+		testkit.Must(t, err)
+		return resp.StatusCode, string(got)
+	}
+	var opened struct{ Bearer string }
+	_, answer := console("", http.MethodPost, "session", `{"secret": "`+login.Code+`"}`)
+	testkit.Must(t, json.Unmarshal([]byte(answer), &opened))
+	path := "runs/" + id + "/files/a%20report.csv"
+	if status, data := console(opened.Bearer, http.MethodGet, path, ""); status != http.StatusOK || data != "a,b\n" {
+		t.Errorf("the console: %d %q", status, data)
+	}
+	if status, data := console("token-of-tenant-bob", http.MethodGet, path, ""); status != http.StatusUnauthorized {
+		t.Errorf("the console for a tenant: %d %q", status, data)
 	}
 }

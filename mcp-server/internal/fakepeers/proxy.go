@@ -91,10 +91,12 @@ func (p *FakeProxy) Start() {
 	mux.HandleFunc("PUT /v1/slots/{n}/calls", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("POST /v1/scrub", func(w http.ResponseWriter, r *http.Request) {
-		texts, _ := io.ReadAll(r.Body) // this proxy has no credential to replace
-		_, _ = w.Write(texts)
-	})
+	for _, path := range []string{"/v1/scrub", "/v1/scrub/file"} {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			texts, _ := io.ReadAll(r.Body) // this proxy has no credential to replace
+			_, _ = w.Write(texts)
+		})
+	}
 	mux.HandleFunc("GET /v1/events", p.handleEvents)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("codeforge_proxy_up 1\n"))

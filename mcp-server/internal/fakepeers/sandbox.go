@@ -247,7 +247,15 @@ func (s *FakeSandbox) handleRun(w http.ResponseWriter, req *http.Request) {
 	_ = http.NewResponseController(w).Flush()
 	enc := json.NewEncoder(w)
 	exit := s.Script(req.Context(), r, func(e sandboxapi.Event) {
-		_ = enc.Encode(e)
+		var data []byte
+		if e.File != nil {
+			data = e.File.Data
+		}
+		_ = enc.Encode(struct {
+			sandboxapi.Event
+			FileBytes int `json:"file_bytes,omitempty"`
+		}{e, len(data)})
+		_, _ = w.Write(data)
 		_ = http.NewResponseController(w).Flush()
 	})
 	s.mu.Lock()

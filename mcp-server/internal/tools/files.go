@@ -124,24 +124,30 @@ func (r *runFiles) checkAndAdd(ctx context.Context, f sandboxapi.File) error {
 
 // describeFiles returns links to the files, and notes. The notes have the names if the client's protocol has no links.
 func (r *runFiles) describeFiles(req *mcp.CallToolRequest, run string) (content []mcp.Content, notes []string) {
-	var names []string
 	_, _, protocol := clientInfo(req.Session)
-	for _, f := range r.kept {
+	content, notes = linkFiles(run, r.kept, protocol)
+	if len(r.leftOut) > 0 {
+		notes = append(notes, "Not kept or shown: "+strings.Join(r.leftOut, ", ")+".")
+	}
+	return append(content, r.pictures...), notes
+}
+
+// linkFiles returns links to stored files of a run, or a note with their names if the client's protocol has no links.
+func linkFiles(run string, files []operatorapi.RunFile, protocol string) (links []mcp.Content, notes []string) {
+	var names []string
+	for _, f := range files {
 		if protocol < firstWithLinks {
 			names = append(names, fmt.Sprintf("%s (%s, %d bytes)", f.Name, f.Type, f.Size))
 			continue
 		}
-		content = append(content, &mcp.ResourceLink{
+		links = append(links, &mcp.ResourceLink{
 			URI: runsURI + run + "/files/" + url.PathEscape(f.Name), Name: f.Name, MIMEType: f.Type, Size: &f.Size,
 		})
 	}
 	if len(names) > 0 {
 		notes = append(notes, "Files of run "+run+": "+strings.Join(names, ", ")+".")
 	}
-	if len(r.leftOut) > 0 {
-		notes = append(notes, "Not kept or shown: "+strings.Join(r.leftOut, ", ")+".")
-	}
-	return append(content, r.pictures...), notes
+	return links, notes
 }
 
 // showFile returns an image or a sound as content, and the end of its file name. It reads only headers.

@@ -59,7 +59,8 @@ func (s *Surface) getRun(ctx context.Context, req *mcp.CallToolRequest) (*mcp.Ca
 		return errorResult(fmt.Sprintf("There is no run %.40q here. It ended more than an hour ago, or a restart of the "+
 			"server ended it.", id)), nil
 	case l == nil:
-		return renderStored(d), nil
+		_, _, protocol := clientInfo(req.Session)
+		return renderStored(d, protocol), nil
 	}
 	return l.readOutput(s.callerSession(req)), nil
 }
@@ -107,8 +108,8 @@ func (s *Surface) isOwn(run operatorapi.Run) bool {
 	return run.Tenant == name
 }
 
-// renderStored returns the result of a run from the history.
-func renderStored(d operatorapi.Detail) *mcp.CallToolResult {
+// renderStored returns the result of a run from the history. It links to shown images and sounds like to other files.
+func renderStored(d operatorapi.Detail, protocol string) *mcp.CallToolResult {
 	switch {
 	case d.IsUnfinished():
 		res := textResult(fmt.Sprintf("Run %s: still %s, at another replica of the server; get_run gives its output after "+
@@ -127,7 +128,9 @@ func renderStored(d operatorapi.Detail) *mcp.CallToolResult {
 	if !d.Kept {
 		text = fmt.Sprintf("Run %s has ended: %s (%s). The history does not keep its output.", d.ID, d.State, d.Reason)
 	}
-	res := textResult(text)
+	links, notes := linkFiles(d.ID, d.Files, protocol)
+	res := textResult(strings.Join(append([]string{text}, notes...), "\n"))
+	res.Content = append(res.Content, links...)
 	res.IsError = d.State != operatorapi.OK
 	return res
 }

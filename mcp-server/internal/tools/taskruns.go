@@ -79,7 +79,8 @@ func describeStored(d operatorapi.Detail) task.Run {
 	if d.IsUnfinished() {
 		return t
 	}
-	t.Ended, t.Result = d.Ended, renderStored(d)
+	// Every protocol with tasks has links.
+	t.Ended, t.Result = d.Ended, renderStored(d, firstWithLinks)
 	if t.Ended.IsZero() { // mcp-server ended before the run
 		t.Ended = d.Began
 	}
