@@ -203,7 +203,7 @@ func inside() map[string][]string {
 		"./proxy/internal/podslots":         {"pod-address"},
 		"./sandbox-image/internal/packages": {"package-lock", "package-files", "package-checksums", "package-hooks"},
 		"./sandbox-image/internal/jail":     {"package-wheels"},
-		"./sandbox-image/internal/output":   {"file-names", "out-links"},
+		"./sandbox-image/internal/output":   {"file-names", "out-links", "out-kinds", "out-size", "out-count"},
 		"./mcp-server/cmd/mcp-server":       {"freeze-elsewhere", "proxy-schema"},
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/execution":   {"environ-apis"},

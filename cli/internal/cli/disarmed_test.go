@@ -15,10 +15,12 @@ import (
 func TestDisarmed(t *testing.T) {
 	t.Run("saved-names", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "saved-names")
-		dir := t.TempDir()
-		testkit.Must(t, saveRunFile(filepath.Join(dir, "out"), "../a", []byte("x")))
-		if _, err := os.Stat(filepath.Join(dir, "a")); err != nil {
-			t.Errorf("the attack is stopped by something else: %v", err)
+		for _, name := range []string{"../a", "../../a", "a/../../b", "a/b", ".ssh", "-x", "a\nb", "\x1b[2J", "<b>"} {
+			dir := filepath.Join(t.TempDir(), "new", "out")
+			testkit.Must(t, saveRunFile(dir, name, []byte("x")))
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Errorf("%q is stopped by something else: %v", name, err)
+			}
 		}
 	})
 	t.Run("setup-choice", func(t *testing.T) {

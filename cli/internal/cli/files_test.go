@@ -19,7 +19,7 @@ func TestSaveFile(t *testing.T) {
 	outside := filepath.Join(dir, "..", "b")
 	testkit.Must(t, os.WriteFile(outside, []byte("mine"), 0o600))
 	testkit.Must(t, os.Symlink(outside, filepath.Join(dir, "link")))
-	for _, name := range []string{"a.csv", "link", "../b", "/tmp/x", "", ".", "..", "a/b", ".ssh", "-x", "a\nb", "<b>"} {
+	for _, name := range []string{"a.csv", "link", "../b", "../../a", "a/../../b", "/tmp/x", "", ".", "..", "a/b", ".ssh", "-x", "a\nb", "\x1b[2J", "<b>"} {
 		if err := saveRunFile(dir, name, []byte("evil")); err == nil {
 			t.Errorf("%q was saved", name)
 		}

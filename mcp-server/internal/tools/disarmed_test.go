@@ -38,8 +38,10 @@ func TestDisarmed(t *testing.T) {
 	})
 	t.Run("image-size", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "image-size")
-		if _, _, err := showFile([]byte(picture(t, "png", 1569, 1))); err != nil {
-			t.Errorf("the attack is stopped by something else: %v", err)
+		for size, data := range oversized(t) {
+			if _, _, err := showFile([]byte(data)); err != nil {
+				t.Errorf("%s is stopped by something else: %v", size, err)
+			}
 		}
 	})
 }

@@ -2,30 +2,21 @@
 
 package output
 
-import (
-	"os"
-	"path/filepath"
-	"testing"
+import "testing"
 
-	"github.com/codeforge-mcp/codeforge/internal/testkit"
-)
-
-// TestDisarmed: without these defences, code gets a file of the host, and a name that is a path. e2e/negative runs it.
+// TestDisarmed: without its defence, each attempt of hostileFiles succeeds. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
-	t.Run("out-links", func(t *testing.T) {
-		t.Setenv("CODEFORGE_DISARM", "out-links")
-		dir := t.TempDir()
-		testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "a")))
-		if list, leftOut := collect(t, dir); list == "" {
-			t.Errorf("the attack is stopped by something else: %s", leftOut)
-		}
-	})
-	t.Run("file-names", func(t *testing.T) {
-		t.Setenv("CODEFORGE_DISARM", "file-names")
-		dir := t.TempDir()
-		testkit.Must(t, os.WriteFile(filepath.Join(dir, "<b>"), nil, 0o600))
-		if list, leftOut := collect(t, dir); list == "" {
-			t.Errorf("the attack is stopped by something else: %s", leftOut)
-		}
-	})
+	for _, defence := range []string{"file-names", "out-links", "out-kinds", "out-size", "out-count"} {
+		t.Run(defence, func(t *testing.T) {
+			t.Setenv("CODEFORGE_DISARM", defence)
+			for _, h := range hostileFiles() {
+				if h.defence != defence {
+					continue
+				}
+				if list, leftOut := h.attempt(t); list == h.list {
+					t.Errorf("%s is stopped by something else: %s", h.name, leftOut)
+				}
+			}
+		})
+	}
 }

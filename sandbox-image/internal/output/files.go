@@ -53,7 +53,10 @@ func CollectFiles(dir string, send func(sandboxapi.File) error) (leftOut string,
 
 // collectFolder sends at most so many files of a folder, with at most so many bytes together.
 func (c *fileCollector) collectFolder(dir string, shown bool, files int, bytes int64) error {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
+	//defence:out-links instead flags
+	flags = flags | unix.O_NOFOLLOW
+	fd, err := unix.Open(dir, flags, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -83,6 +86,7 @@ func (c *fileCollector) collectFolder(dir string, shown bool, files int, bytes i
 		case !sandboxapi.IsFileName(f.Name):
 			c.leaveOut(name, "its name is not allowed")
 			continue
+		//defence:out-count
 		case files == 0:
 			c.leaveOut(name, "it is one too many")
 			continue
@@ -120,8 +124,11 @@ func readRegular(dir int, name string, room int64) ([]byte, string) {
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
+	//defence:out-kinds
 	case err != nil || !info.Mode().IsRegular():
 		return nil, "only files directly in /out are kept"
+	// Without this check, the user would take the first part of a file for the whole.
+	//defence:out-size
 	case info.Size() > room:
 		return nil, fmt.Sprintf("%d bytes are too much", info.Size())
 	}

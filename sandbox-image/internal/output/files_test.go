@@ -52,70 +52,97 @@ func TestCollectFiles(t *testing.T) {
 	}
 }
 
+// hostileFile is an attempt of code to get more out of /out than its own files, or to have a file cut or misread.
+type hostileFile struct {
+	name          string
+	make          func(dir string) error
+	list, leftOut string
+	// defence is the one without which the attempt succeeds. Empty: more than one stops it.
+	defence string
+}
+
+// hostileNames are names that code can give a file, and that are not allowed.
+var hostileNames = []string{
+	".a", "...", `a\b`, `C:\x`, "C:x", "a\nNote: x", "a\rb", "a\tb", "\x1b[2J", "a\x7fb", "a\u0085b", "\u202egnp", "a\u2066b", "a\u200bb", "a\u00a0b",
+	"\ufeffa", "\xff", "a\xc3", "<img src=x onerror=alert(1)>", `a"b`, "a'b", "a`id`", "a&lt;b", "a|b", "a?b", "a#b", "a*b", "a%2fb", "$(id)", "a;b", "-rf",
+	" a", "a ", "a.", strings.Repeat("x", 121), strings.Repeat("漢", 50),
+}
+
+// hostileFiles returns all attempts.
+func hostileFiles() []hostileFile {
+	write := func(path string, size int64) error {
+		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size))
+	}
+	shown := func(make func(dir string) error) func(dir string) error {
+		return func(d string) error { return errors.Join(os.Mkdir(d+"/"+shownDir, 0o700), make(d+"/"+shownDir)) }
+	}
+	link := func(to string) func(dir string) error { return func(d string) error { return os.Symlink(to, d+"/1") } }
+	pipe := func(d string) error { return syscall.Mkfifo(d+"/1", 0o600) }
+	socket := func(d string) error { return syscall.Mknod(d+"/1", syscall.S_IFSOCK|0o600, 0) }
+	files := func(count int, size int64) func(dir string) error {
+		return func(d string) (err error) {
+			for n := range count {
+				err = errors.Join(err, write(fmt.Sprint(d, "/", n+1), size))
+			}
+			return err
+		}
+	}
+	list := []hostileFile{
+		{"a link to a file", link("/etc/passwd"), "", `"1" (it is a link`, "out-links"},
+		{"a link to the collector's environment", link("/proc/self/environ"), "", `"1" (it is a link`, "out-links"},
+		{"a relative link", func(d string) error {
+			return errors.Join(os.WriteFile(d+"-secret", []byte("s"), 0o600), os.Symlink("../"+filepath.Base(d)+"-secret", d+"/1"))
+		}, "", `"1" (it is a link`, "out-links"},
+		{"a link to a link", func(d string) error {
+			return errors.Join(os.Symlink("/etc/passwd", d+"/.a"), os.Symlink(".a", d+"/1"))
+		}, "", `"1" (it is a link`, "out-links"},
+		{"a link as a shown file", shown(link("/etc/passwd")), "", `"1" (it is a link`, "out-links"},
+		{"a link as the shown folder", func(d string) error {
+			return errors.Join(os.Mkdir(d+"-other", 0o700), os.WriteFile(d+"-other/1", nil, 0o600), os.Symlink(d+"-other", d+"/"+shownDir))
+		}, "", `".shown" (it cannot be read)`, "out-links"},
+		{"a link to a folder", link("/etc"), "", `"1" (it is a link`, ""},
+		{"a dangling link", link("/nowhere"), "", `"1" (it is a link`, ""},
+		{"a link to itself", link("1"), "", `"1" (it is a link`, ""},
+		{"a pipe", pipe, "", `"1" (only files`, "out-kinds"},
+		{"a pipe as a shown file", shown(pipe), "", `"1" (only files`, "out-kinds"},
+		{"a socket", socket, "", `"1" (it is a link, or cannot`, ""},
+		{"a folder", func(d string) error { return os.MkdirAll(d+"/1/b", 0o700) }, "", `"1" (only files`, ""},
+		{"a huge sparse one", files(1, 1<<40), "", `"1" (1099511627776 bytes are too much)`, "out-size"},
+		{"a byte too long", files(1, sandboxapi.MaxOut+1), "", `"1" (16777217 bytes`, "out-size"},
+		{"over the sum", files(3, 6<<20), "1=6291456 2=6291456 ", `"3" (6291456 bytes`, "out-size"},
+		{"a large shown one", shown(files(1, 2<<20+1)), "", `"1" (2097153 bytes`, "out-size"},
+		{"over the sum, shown", shown(files(3, 1<<20)), "shown-1=1048576! shown-2=1048576! ", `"3" (1048576 bytes`, "out-size"},
+		{"five shown", shown(files(5, 0)), "shown-1=0! shown-2=0! shown-3=0! shown-4=0! ", `"5" (it is one too many)`, "out-count"},
+		{"101 files", files(101, 0), "100 files", `"99" (it is one too many)`, "out-count"},
+		{"2000 files", files(2000, 0), "100 files", "all after the first 1000 entries", "out-count"},
+	}
+	for _, name := range hostileNames {
+		list = append(list, hostileFile{
+			name: fmt.Sprintf("the name %.20q", name), make: func(d string) error { return os.WriteFile(filepath.Join(d, name), nil, 0o600) },
+			leftOut: "(its name", defence: "file-names",
+		})
+	}
+	return list
+}
+
+// attempt collects the files of an attempt. It counts many files.
+func (h hostileFile) attempt(t *testing.T) (list, leftOut string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "out")
+	testkit.Must(t, errors.Join(os.Mkdir(dir, 0o700), h.make(dir)))
+	list, leftOut = collect(t, dir)
+	if n := strings.Count(list, "="); n > 10 {
+		list = fmt.Sprint(n, " files")
+	}
+	return list, leftOut
+}
+
 // TestHostileFiles: code chooses names, kinds and sizes, and gets no file of the host out.
 // Promise: files-are-data
 func TestHostileFiles(t *testing.T) {
-	for name, row := range map[string]struct {
-		make          func(dir string) error
-		list, leftOut string
-	}{
-		"a link to a file":   {func(d string) error { return os.Symlink("/etc/passwd", d+"/a") }, "", `"a" (it is a link`},
-		"a link to a folder": {func(d string) error { return os.Symlink("/etc", d+"/a") }, "", `"a" (it is a link`},
-		"a dangling link":    {func(d string) error { return os.Symlink("/nowhere", d+"/a") }, "", `"a" (it is a link`},
-		"a link to itself":   {func(d string) error { return os.Symlink("a", d+"/a") }, "", `"a" (it is a link`},
-		"a link as the shown folder": {func(d string) error { return os.Symlink("/etc", d+"/"+shownDir) }, "",
-			`".shown" (it cannot be read)`},
-		"a link as a shown file": {func(d string) error {
-			return errors.Join(os.Mkdir(d+"/"+shownDir, 0o700), os.Symlink("/etc/passwd", d+"/"+shownDir+"/1"))
-		}, "", `"1" (it is a link`},
-		"a pipe":       {func(d string) error { return syscall.Mkfifo(d+"/a", 0o600) }, "", `"a" (only files`},
-		"a socket":     {func(d string) error { return syscall.Mknod(d+"/a", syscall.S_IFSOCK|0o600, 0) }, "", `"a" (it is a link, or cannot`},
-		"a folder":     {func(d string) error { return os.MkdirAll(d+"/a/b", 0o700) }, "", `"a" (only files`},
-		"a hidden one": {func(d string) error { return os.WriteFile(d+"/.a", nil, 0o600) }, "", `".a" (its name`},
-		"a line feed":  {func(d string) error { return os.WriteFile(d+"/a\nNote: x", nil, 0o600) }, "", `"a\nNote: x" (its name`},
-		"an escape":    {func(d string) error { return os.WriteFile(d+"/\x1b[2J", nil, 0o600) }, "", `"\x1b[2J" (its name`},
-		"not UTF-8":    {func(d string) error { return os.WriteFile(d+"/\xff", nil, 0o600) }, "", `"\xff" (its name`},
-		"markup":       {func(d string) error { return os.WriteFile(d+"/<b>", nil, 0o600) }, "", `"<b>" (its name`},
-		"reversed":     {func(d string) error { return os.WriteFile(d+"/\u202egnp", nil, 0o600) }, "", `"\u202egnp" (its name`},
-		"a huge sparse one": {func(d string) error {
-			return errors.Join(os.WriteFile(d+"/a", nil, 0o600), os.Truncate(d+"/a", 1<<40))
-		}, "", `"a" (1099511627776 bytes are too much)`},
-		"over the sum": {func(d string) error {
-			var errs []error
-			for _, n := range []string{"a", "b", "c"} {
-				errs = append(errs, os.WriteFile(d+"/"+n, nil, 0o600), os.Truncate(d+"/"+n, 6<<20))
-			}
-			return errors.Join(errs...)
-		}, "a=6291456 b=6291456 ", `"c" (6291456 bytes`},
-		"five shown": {func(d string) error {
-			err := os.Mkdir(d+"/"+shownDir, 0o700)
-			for n := range 5 {
-				err = errors.Join(err, os.WriteFile(fmt.Sprint(d, "/", shownDir, "/", n+1), nil, 0o600))
-			}
-			return err
-		}, "shown-1=0! shown-2=0! shown-3=0! shown-4=0! ", `"5" (it is one too many)`},
-		"a large shown one": {func(d string) error {
-			return errors.Join(os.Mkdir(d+"/"+shownDir, 0o700), os.WriteFile(d+"/"+shownDir+"/1", nil, 0o600),
-				os.Truncate(d+"/"+shownDir+"/1", 2<<20+1))
-		}, "", `"1" (2097153 bytes`},
-		"2000 files": {func(d string) (err error) {
-			for n := range 2000 {
-				err = errors.Join(err, os.WriteFile(fmt.Sprint(d, "/f", n), nil, 0o600))
-			}
-			return err
-		}, "", "all after the first 1000 entries"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			testkit.Must(t, row.make(dir))
-			list, leftOut := collect(t, dir)
-			if name == "2000 files" {
-				if n := strings.Count(list, "="); n != sandboxapi.MaxOutFiles {
-					t.Errorf("%d files", n)
-				}
-				list = ""
-			}
-			if list != row.list || !strings.Contains(leftOut, row.leftOut) {
+	for _, h := range hostileFiles() {
+		t.Run(h.name, func(t *testing.T) {
+			if list, leftOut := h.attempt(t); list != h.list || !strings.Contains(leftOut, h.leftOut) {
 				t.Errorf("%q, %q", list, leftOut)
 			}
 		})
