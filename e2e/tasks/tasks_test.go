@@ -190,7 +190,8 @@ func TestDependentPlan(t *testing.T) {
 	}
 }
 
-// TestStashOfLanguages: code in one language reads and changes values that code in the other keeps.
+// TestStashOfLanguages: runs that may use one plain API alone have stash and parallel, with the same names and results in
+// both languages. Code in one language reads and changes values that code in the other keeps.
 func TestStashOfLanguages(t *testing.T) {
 	world.RunInOneMode(t, "mcp-server and the runners decide it")
 	w := startWorld(t, newStandIns())
@@ -198,8 +199,16 @@ func TestStashOfLanguages(t *testing.T) {
 		{"typescript", `await stash.set("basket", { items: ["a", "b"], total: 12.5, note: "für Zoë" }); console.log("kept");`, "kept\n"},
 		{"python", "b = stash.get('basket')\nb['items'].append('c')\nstash.set('basket', b)\nprint(b['note'], stash.get('none'))", "für Zoë None\n"},
 		{"typescript", `console.log(JSON.stringify(await stash.get("basket")), await stash.get("none"));`, `{"items":["a","b","c"],"total":12.5,"note":"für Zoë"} undefined` + "\n"},
+		{"typescript", `const r = await parallel([() => 1, () => { throw new Error("no"); }, () => stash.keys()], { limit: 2 });
+console.log(r.map((s) => s.status + " " + (s.value ?? s.reason.message)).join(), await stash.delete("basket") ?? "", await stash.keys());`,
+			"fulfilled 1,rejected no,fulfilled basket  []\n"},
+		{"python", `def fail(): raise ValueError("no")
+stash.set("basket", 1)
+r = parallel([lambda: 1, fail, lambda: ",".join(stash.keys())], limit=2)
+print(",".join(s.status + " " + str(s.value if s.status == "fulfilled" else s.reason) for s in r), stash.delete("basket") or "", stash.keys())`,
+			"fulfilled 1,rejected no,fulfilled basket  []\n"},
 	} {
-		if r := runCode(t, w, world.Run{Code: c.code, Language: c.language}); r.IsError || r.Out != c.want || r.Notes != "" {
+		if r := runCode(t, w, world.Run{Code: c.code, Language: c.language, APIs: []string{"billing"}}); r.IsError || r.Out != c.want || r.Notes != "" {
 			t.Errorf("%s: printed %s\nnotes %s\nwant %s", c.code, r.Out, r.Notes, c.want)
 		}
 	}

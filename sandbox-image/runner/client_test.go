@@ -25,7 +25,7 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n } // 0 is the first
 	from := 0
 	switch way := strings.TrimPrefix(r.URL.Path, "/pages/"); way {
-	case "link", "number", "elsewhere", "null", "beyond":
+	case "link", "number", "elsewhere", "null", "beyond", "broken":
 		from = 3 * (max(number("page"), 1) - 1)
 	case "spring", "zero":
 		from = 3 * number("page")
@@ -51,7 +51,7 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 	case "elsewhere":
 		w.Header().Set("Link", `<https://evil.test/>; rel="next"`)
 		body = items
-	case "number":
+	case "number", "broken":
 		body = map[string]any{"results": items, "count": 7}
 	case "cursor":
 		meta := map[string]any{"next_cursor": ""}
@@ -116,6 +116,13 @@ func pagesOf(w http.ResponseWriter, r *http.Request) {
 func TestClient(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/pages/", pagesOf)
+	mux.HandleFunc("/pages/broken", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("page") == "3" {
+			w.WriteHeader(http.StatusPaymentRequired)
+			return
+		}
+		pagesOf(w, r)
+	})
 	mux.HandleFunc("/fail", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusPaymentRequired)
@@ -152,7 +159,7 @@ func TestClient(t *testing.T) {
 			{Key: "GET /pages/spring", Query: only("page")}, {Key: "GET /pages/zero", Query: only("page")},
 			{Key: "GET /pages/links"}, {Key: "GET /pages/two"}, {Key: "GET /pages/two#", List: "users"}, {Key: "POST /planned"},
 			{Key: "GET /users('{id}')/x(a='{a}',b={b})"}, {Key: "GET /dash", Query: []string{"page-size", "address1", "sort"}},
-			{Key: "GET /pages/null", Query: only("page")}, {Key: "GET /pages/uri", Query: []string{"Page", "PageToken"}},
+			{Key: "GET /pages/null", Query: only("page")}, {Key: "GET /pages/broken", Query: only("page")}, {Key: "GET /pages/uri", Query: []string{"Page", "PageToken"}},
 		},
 	}
 	const auth = " | Basic VVNFUl9UT0tFTjpQQVNTX1RPS0VO | Key SHOP_KEY | "
@@ -197,6 +204,9 @@ func TestClient(t *testing.T) {
 		`await shop("POST /planned").then((r) => "/x/" + r).catch((e) => e.name)`:                         `TypeError`,
 		`await ids("GET /pages/none").catch((e) => e.message)`:                                            `GET /pages/none answers no list: ["a"]`,
 		`await (async () => { for await (const i of shop.pages("GET /pages/link")) return i.id; })()`:     "1",
+
+		// The items before a failure stay with the code.
+		`await (async () => { let n = 0; try { for await (const _ of shop.pages("GET /pages/broken")) n++; } catch (e) { return n + " " + e.status; } })()`: "6 402",
 	} {
 		if got := runClient(t, table, code); got != want {
 			t.Errorf("%s\n got %s\nwant %s", code, got, want)

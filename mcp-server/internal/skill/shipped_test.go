@@ -67,6 +67,14 @@ func upstream(t *testing.T) string {
 		w.Header().Set("Link", `<http://evil.example.com/x>; rel=next`)
 		answer(w, items(0, 1))
 	})
+	mux.HandleFunc("/broken", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("page") != "" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Link", `</broken?page=1>; rel="next"`)
+		answer(w, items(0, 5))
+	})
 	mux.HandleFunc("/denied", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
@@ -94,6 +102,8 @@ func TestShippedInDeno(t *testing.T) {
 		{"as many pages as asked for", `import { all } from "./page-through.ts"; console.log((await all(URL + "/many", { maxPages: 3 })).length)`, "3\n"},
 		{"a loop ends", `import { all } from "./page-through.ts"; try { await all(URL + "/loop") } catch (e) { console.log(e.message.includes("was read before")) }`, "true\n"},
 		{"credentials stay with their origin", `import { all } from "./page-through.ts"; try { await all(URL + "/elsewhere") } catch (e) { console.log(e.message.includes("another origin")) }`, "true\n"},
+		{"an error has the earlier items", `import { all } from "./page-through.ts"; try { await all(URL + "/broken") } catch (e) { console.log(e.message.includes("answered 403"), e.items.length, e.items[4].id) }`, "true 5 4\n"},
+		{"pages before an error", `import { pages } from "./page-through.ts"; let n = 0; try { for await (const _ of pages(URL + "/broken")) n++ } catch { console.log(n) }`, "5\n"},
 		{"refused", `import { all } from "./page-through.ts"; try { await all(URL + "/denied") } catch (e) { console.log(e.message.includes("answered 403")) }`, "true\n"},
 		{"compare", `import { compare, table } from "./compare-lists.ts";
 			const r = compare([{e: "a", n: 1}, {e: "b", n: 2}, {e: "b", n: 3}, {e: "", n: 0}], [{m: "b", n: 5}, {m: "c", n: 6}], { left: (x) => x.e, right: (x) => x.m, fields: { n: [(x) => x.n, (x) => x.n] } });
