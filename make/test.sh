@@ -28,6 +28,7 @@ trap 'exit 1' HUP INT TERM
 . make/goflags.sh
 
 all=${CODEFORGE_TEST_ALL:-}
+[ -z "$all" ] || export CODEFORGE_LONG_RUN=290 # seconds: TestLongRuns' runs of five minutes
 TIMEFORMAT='--- processor seconds: %U + %S'
 idle() { awk -v ticks="$(getconf CLK_TCK)" '$1 == "cpu" { print int(($5 + $6) / ticks) }' /proc/stat 2>/dev/null || echo 0; }
 idle_before=$(idle)
