@@ -32,7 +32,7 @@ func (r taskRuns) FindTask(ctx context.Context, id string, mayCancel bool) (task
 	}
 }
 
-// ListTasks implements task.Runs. It lists runs of the history, or background runs if there is no history.
+// ListTasks implements task.Runs. If the history is off, it lists the background runs in memory.
 func (r taskRuns) ListTasks(ctx context.Context, user, cursor string) (list []task.Run, next string, err error) {
 	if r.cfg.History.Mode() == history.Off {
 		r.runs.mu.Lock()

@@ -54,8 +54,8 @@ func CollectFiles(dir string, send func(sandboxapi.File) error) (leftOut string,
 // collectFolder sends at most so many files of a folder, with at most so many bytes together.
 func (c *fileCollector) collectFolder(dir string, shown bool, files int, bytes int64) error {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
-	//defence:out-links instead flags
-	flags = flags | unix.O_NOFOLLOW
+	//defence:out-links
+	flags |= unix.O_NOFOLLOW
 	fd, err := unix.Open(dir, flags, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -114,8 +114,8 @@ func readRegular(dir int, name string, room int64) ([]byte, string) {
 	// O_NONBLOCK: opening a pipe would wait for its writer.
 	flags := unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	// A link could lead to any file that sandboxd can read.
-	//defence:out-links instead flags
-	flags = flags | unix.O_NOFOLLOW
+	//defence:out-links
+	flags |= unix.O_NOFOLLOW
 	fd, err := unix.Openat(dir, name, flags, 0)
 	if err != nil {
 		return nil, "it is a link, or cannot be read"
