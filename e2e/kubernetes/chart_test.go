@@ -37,8 +37,9 @@ func TestChart(t *testing.T) {
 		"cert-manager": {"tls.source=certManager", "tls.certManager.issuerRef.name=ours"},
 		"monitored":    {"serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus"},
 		"a ledger":     {"settings.AUDIT_SIZE=1800M"},
+		"packages":     {"sandbox.packages=text", "apis.stripe=stripe-api"},
 		"placed":       {"sandbox.nodeSelector.pool=sandboxes", "sandbox.tolerations[0].operator=Exists", "sandbox.runtimeClassName=gvisor", "mcp.nodeSelector.pool=x"},
-		"shared":       {"egress.mode=shared", "egress.clusterIP=10.96.77.77", "egress.ports={8080}", "apis.stripe=stripe-api", "sandbox.replicas=80", "egress.database.secret=proxies"},
+		"shared":       {"egress.mode=shared", "egress.clusterIP=10.96.77.77", "egress.ports={8080}", "apis.stripe=stripe-api", "sandbox.replicas=80", "egress.database.secret=proxies", "sandbox.packages=text"},
 		"shared, by cert-manager": {"egress.mode=shared", "egress.clusterIP=10.96.77.77", "egress.requireNetworkPolicy=false", "tls.source=certManager",
 			"tls.certManager.issuerRef.name=ours"},
 		"bare": {"networkPolicy.enabled=false", "admissionPolicy.enabled=false", "sandbox.createNamespace=false", "tls.source=existing", "mcp.tokenSecret=mine"},
@@ -59,6 +60,7 @@ func TestChart(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ values, says string }{
 		"MCP servers with several replicas": {"mcp.replicas=2,sandbox.servers=4", "sandbox.servers needs mcp.replicas: 1"},
+		"packages beside MCP servers":       {"sandbox.servers=1,sandbox.packages=text", "sandbox.servers must be 0"},
 		"an unknown source of certificates": {"tls.source=none", "want chart, certManager or existing"},
 		"an unknown mode of egress":         {"egress.mode=none", "want sidecar or shared"},
 		"a shared proxy without an address": {"egress.mode=shared", "needs egress.clusterIP"},

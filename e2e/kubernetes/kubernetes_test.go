@@ -46,6 +46,7 @@ func TestRelease(t *testing.T) {
 		{"mcp-server may only find", mayOnlyFind},
 		{"helm test", helmTest},
 		{"the lines of the documentation", documented},
+		{"packages of code", packagesOfCode},
 	} {
 		t.Run(check.name, func(t *testing.T) { check.do(t, w) })
 	}
@@ -113,6 +114,17 @@ except OSError as e:
 	if r.Out != "PermissionError\n" {
 		t.Errorf("Python: out %q, notes %q", r.Out, r.Notes)
 	}
+}
+
+// packagesOfCode: code imports the packages of the sandbox's image that the values list, in both languages.
+func packagesOfCode(t *testing.T, w *world.World) {
+	testkit.Must(t, w.Cluster.Upgrade(t.Context(), "--set", "image.tag="+world.ImageTag()+"-programs", "--set-file", "sandbox.packages=testdata/packages.json"))
+	var typescript, python world.Result
+	testkit.WaitFor(t, func() bool {
+		typescript = w.MustExecute(t, `import text from "npm:probe"; console.log(text);`)
+		python = w.MustPython(t, "import probe; print(probe.name)")
+		return typescript.Out == "a package of npm\n" && python.Out == "a package of PyPI\n"
+	})
 }
 
 // processes are the first processes of the release's containers that run, by the containers' names.

@@ -38,6 +38,7 @@ func TestShared(t *testing.T) {
 		{"the proxy is replaced", proxyReplaced},
 		{"runs of sandboxes that are to go", drained},
 		{"sandboxes are replaced", sandboxesReplaced},
+		{"packages of code", packagesOfCode},
 		{"without a NetworkPolicy that is enforced", notEnforced},
 	} {
 		t.Run(check.name, func(t *testing.T) { check.do(t, w) })

@@ -2,6 +2,7 @@ package world
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -63,6 +64,9 @@ func Kube(ctx context.Context, input string, args ...string) (string, error) {
 	return program(ctx, input, filepath.Join(clusterDir(), "bin", "hk"),
 		append([]string{"kubectl", "--kubeconfig=" + kubeconfig()}, args...)...)
 }
+
+// ImageTag is the tag of the images.
+func ImageTag() string { return cmp.Or(os.Getenv(tagVar), "k8s") }
 
 // Helm runs helm.
 func Helm(ctx context.Context, args ...string) (string, error) {
@@ -222,10 +226,7 @@ func (w *World) install(ctx context.Context, cfg Config, ca *testca.CA) error {
 	if cfg.TrustCA {
 		settings["UPSTREAM_CA_FILE"] = "/apis/httpbin/ca.pem"
 	}
-	tag := os.Getenv(tagVar)
-	if tag == "" {
-		tag = "k8s"
-	}
+	tag := ImageTag()
 	switch { // images that .ci/k8s/images made for this
 	case cfg.Interpreter != "":
 		tag += "-intruder"

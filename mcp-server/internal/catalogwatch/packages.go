@@ -92,7 +92,7 @@ func (w *Watcher) installWanted(ctx context.Context) {
 		w.mu.Lock()
 		pins, registry, index := w.packages.wanted, w.packages.registry, w.packages.index
 		w.mu.Unlock()
-		if len(pins) == 0 || w.cfg.Install == nil {
+		if len(pins) == 0 {
 			continue
 		}
 		w.cfg.Log.Info("installing the packages for code", logline.Tag("mcp"),
@@ -112,6 +112,11 @@ func (w *Watcher) installWanted(ctx context.Context) {
 		}
 		w.mu.Unlock()
 	}
+}
+
+// refuseInstall is Config.Install of a sandbox that installs no packages.
+func refuseInstall(context.Context, []string, string) error {
+	return errors.New("this sandbox installs no packages, and its image does not contain this list")
 }
 
 // installMissing installs the packages of each kind that are not in force. It reports whether it installed some.

@@ -28,7 +28,7 @@ type Config struct {
 	// renewal.
 	Report func(sandboxapi.Health)
 	// Install installs packages of one kind for code within minutes, from a registry. An empty registry means the one of
-	// the settings. Nil means that this sandbox installs no packages.
+	// the settings. Nil means that this sandbox has only the packages of its image.
 	Install func(ctx context.Context, pins []string, registry string) error
 }
 
@@ -56,6 +56,9 @@ var errEnded = errors.New("the stream of events ended")
 
 // New returns a watcher without a catalog.
 func New(cfg Config) *Watcher {
+	if cfg.Install == nil {
+		cfg.Install = refuseInstall
+	}
 	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{}),
 		packages: packageState{ask: make(chan struct{}, 1)}}
 }

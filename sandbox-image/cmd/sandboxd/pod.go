@@ -177,7 +177,10 @@ func closeFolders(f serveFlags, homes string) error {
 		{homes, 0, 0o711}, skills,
 	}
 	if isPod {
-		folders = append(folders, folder{f.state, 0, 0o711}, folder{f.packages, 0, 0o755})
+		folders = append(folders, folder{f.state, 0, 0o711})
+	}
+	if isPod && f.servers > 0 { // without them, the folder is the image's, which is read-only
+		folders = append(folders, folder{f.packages, 0, 0o755})
 	}
 	var errs []error
 	for _, v := range folders {

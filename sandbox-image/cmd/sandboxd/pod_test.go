@@ -32,6 +32,7 @@ func TestCloseFolders(t *testing.T) {
 				want[f.skills], want[f.state] = 0o770|os.ModeSetgid, made
 			} else {
 				want[f.skills], want[f.state], want[f.packages] = 0o750, 0o711, 0o755
+				f.servers = 1
 			}
 			testkit.Must(t, closeFolders(f, homes))
 			if info, err := os.Stat(filepath.Join(f.skills, "page-through.ts")); listen != "" && (err != nil || info.Mode() != 0o644) {

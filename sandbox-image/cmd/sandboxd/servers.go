@@ -47,8 +47,12 @@ func serverSlots(f serveFlags, py sandboxapi.Python) (pool.Servers, error) {
 	s := pool.Servers{
 		Slots: f.servers, Memory: f.serverMemory, Watch: watchServer(f), Installing: jailServers(f).InstallFolder,
 	}
+	var err error
 	if f.servers == 0 {
-		return s, nil
+		if f.listen != "" && packages.HasPackages(f.packages) { // a pod whose image has packages of code
+			s.Packages, err = packages.OpenStore(f.packages, python.MinorVersion(py.Version))
+		}
+		return s, err
 	}
 	switch _, err := os.Stat(f.bridge); {
 	case f.bridge == "" || errors.Is(err, fs.ErrNotExist):
@@ -62,7 +66,6 @@ func serverSlots(f serveFlags, py sandboxapi.Python) (pool.Servers, error) {
 	case pathIfExists(f.uv) == "":
 		s.PyPIProblem = "packages of PyPI are installed by uv, which is missing: make uv fetches it"
 	}
-	var err error
 	s.Packages, err = packages.OpenStore(f.packages, python.MinorVersion(py.Version))
 	return s, err
 }

@@ -67,6 +67,12 @@ type Store struct {
 	held map[string]int // number of users of a package, by key
 }
 
+// HasPackages reports whether something was installed in a folder.
+func HasPackages(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, locksDir))
+	return err == nil
+}
+
 // OpenStore prepares the folder, and removes unfinished installations and packages for other versions of Python. python
 // is the major and minor version of the Python that packages of PyPI are for. Without Python it is empty, and all
 // packages stay.

@@ -65,6 +65,30 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 {{- end }}
 {{- end -}}
+{{- define "codeforge.apiMounts" -}}
+{{- range $api := keys .Values.apis | sortAlpha }}
+- {name: api-{{ $api | sha256sum | trunc 12 }}, mountPath: /apis/{{ $api }}, readOnly: true}
+{{- end }}
+{{- if .Values.sandbox.packages }}
+- {name: packages-of-code, mountPath: /apis/packages.json, subPath: packages.json, readOnly: true}
+{{- end }}
+{{- end -}}
+{{- define "codeforge.apiVolumes" -}}
+{{- range $api := keys .root.Values.apis | sortAlpha }}
+- name: api-{{ $api | sha256sum | trunc 12 }}
+  secret: {secretName: {{ get $.root.Values.apis $api | quote }}, defaultMode: {{ $.mode }}}
+{{- end }}
+{{- if .root.Values.sandbox.packages }}
+- name: packages-of-code
+  configMap: {name: {{ include "codeforge.name" .root }}-packages}
+{{- end }}
+{{- end -}}
+{{- define "codeforge.packagesAnnotation" -}}
+{{- with .Values.sandbox.packages }}
+# A mounted file does not follow the ConfigMap, so another list starts other pods.
+annotations: {codeforge/packages: {{ . | sha256sum | trunc 12 }}}
+{{- end }}
+{{- end -}}
 {{- define "codeforge.tokenSecret" -}}{{ .Values.mcp.tokenSecret | default (printf "%s-mcp-token" (include "codeforge.name" .)) }}{{- end -}}
 {{- define "codeforge.pull" -}}
 {{- with .Values.image.pullSecrets }}

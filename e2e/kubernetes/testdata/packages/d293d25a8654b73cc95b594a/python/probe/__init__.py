@@ -1,0 +1,1 @@
+name = "a package of PyPI"
