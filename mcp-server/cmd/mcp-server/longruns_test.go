@@ -114,9 +114,10 @@ func TestLongRun(t *testing.T) {
 		t.Error("the look was answered")
 	}
 	op := operatorapi.Client{HTTP: p.onSocket()}
-	if d, err := op.Run(t.Context(), id); err != nil || d.State != operatorapi.Running {
-		t.Errorf("the history: %+v %v", d.Run, err)
-	}
+	testkit.WaitFor(t, func() bool { // the history follows
+		d, err := op.Run(t.Context(), id)
+		return err == nil && d.State == operatorapi.Running
+	})
 	steps <- "last\n"
 	close(steps)
 	for _, want := range []string{"last\n|Run " + id + " has ended.", "began\nmiddle\nlast\n", "began\nmiddle\nlast\n"} {
