@@ -39,7 +39,6 @@ var screens = []screen{
 	{"Add an API", "On a terminal it asks for missing flags.",
 		"echo $KEY | codeforge api add shop --domain https://api.shop.example/v1 --token SHOP_AUTH_TOKEN && codeforge api disable shop && codeforge api rm shop --yes"},
 	{"Test an API", "", "codeforge api test github --path user/repos"},
-	{"A script with modules of its own", "", "codeforge run report.ts"},
 	{"A skill that does not load", "", "codeforge run -e 'Deno.writeTextFileSync(\"/skills/broken.ts\", \"export const = 1\")' && codeforge skills rm broken --yes"},
 	{"A string of REDACTING_STRINGS", "`internal-project-x` is in that setting. The API answers with what it got.", "codeforge run redacted.ts"},
 	{"Doctor", "", "codeforge doctor"},
@@ -111,13 +110,11 @@ console.log(r.status);
 	"redacted.ts": `const r = await fetch("https://api.github.com/user/repos", { headers: { Authorization: "placeholder of internal-project-x" } });
 console.log(r.status, await r.text());
 `,
-	"port.ts":      "await fetch(\"https://api.github.com:8443/\");\n",
-	"process.ts":   "new Deno.Command(\"ls\").outputSync();\n",
-	"package.ts":   "import lodash from \"lodash\";\nconsole.log(lodash);\n",
-	"commonjs.ts":  "const fs = require(\"fs\");\n",
-	"endless.ts":   "for (;;);\n",
-	"report.ts":    "import { title } from \"./lib/title.ts\";\nconsole.log(title(\"open issues\"));\n",
-	"lib/title.ts": "export const title = (s: string) => s[0].toUpperCase() + s.slice(1);\n",
+	"port.ts":     "await fetch(\"https://api.github.com:8443/\");\n",
+	"process.ts":  "new Deno.Command(\"ls\").outputSync();\n",
+	"package.ts":  "import lodash from \"lodash\";\nconsole.log(lodash);\n",
+	"commonjs.ts": "const fs = require(\"fs\");\n",
+	"endless.ts":  "for (;;);\n",
 	"slip.ts": `const r = await fetch("https://api.githib.com/user/repos");
 `,
 }

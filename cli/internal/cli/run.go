@@ -18,7 +18,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
-	"github.com/codeforge-mcp/codeforge/cli/internal/scriptbundle"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
@@ -29,8 +28,8 @@ func runCommand(e *Env) *cobra.Command {
 		Use: "run FILE [ARG...]", Short: "run a script as a model would, through MCP",
 		Long: `
 FILE is TypeScript, or Python if its name ends in .py. It may be - for standard
-input; -e CODE replaces it. A script in TypeScript can import modules such as
-"./lib.ts" from below its folder or the working directory. Arguments after FILE
+input; -e CODE replaces it. Only this file is sent. If it imports modules beside
+it, pipe the output of deno bundle into codeforge run -. Arguments after FILE
 are Deno.args of a script in TypeScript; put -- before its flags.
 
 The script alone sees each --file as /files/NAME. If standard input is not a
@@ -65,8 +64,8 @@ be run; 130 interrupted; 2 wrong command line.`,
 			return usageError("--language %q%s", written, didYouMean(written, "", languages))
 		}
 		language := sandboxapi.Language(written)
-		script, hasStdin := scriptbundle.Script{Code: *code}, true
-		if script.Code == "" {
+		script, hasStdin := *code, true
+		if script == "" {
 			if len(args) == 0 {
 				return usageError("run takes one FILE.ts or FILE.py (or - for standard input), or -e CODE")
 			}
@@ -74,12 +73,12 @@ be run; 130 interrupted; 2 wrong command line.`,
 				language = sandboxapi.LanguagePython
 			}
 			var err error
-			if script, err = readScript(e, args[0], language); err != nil {
+			if script, err = readScript(e, args[0]); err != nil {
 				return &exitError{ExitNotRun, err}
 			}
 			hasStdin, args = args[0] != "-", args[1:]
 		}
-		input, err := readInput(e, *files, hasStdin && mayReadStdin(script.Code))
+		input, err := readInput(e, *files, hasStdin && mayReadStdin(script))
 		if err != nil {
 			return &exitError{ExitNotRun, err}
 		}
@@ -91,7 +90,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 			return &exitError{ExitNotRun, err}
 		}
 		r, err := executeRun(ctx, e, c, mcpclient.Run{
-			Code: withArguments(script.Code, args), Language: language, APIs: splitList(*apis),
+			Code: withArguments(script, args), Language: language, APIs: splitList(*apis),
 			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun, Input: input,
 		}, *out)
 		// A run that ended before Ctrl-C keeps its own exit code.
@@ -100,9 +99,6 @@ be run; 130 interrupted; 2 wrong command line.`,
 		}
 		if err != nil {
 			return &exitError{ExitNotRun, err}
-		}
-		if r.Failed {
-			r.Output = script.RestorePlaces(r.Output)
 		}
 		return showResult(e, r, *receipt, *asJSON)
 	}
@@ -150,12 +146,12 @@ func withArguments(code string, args []string) string {
 	return "Object.defineProperty(Deno, \"args\", { value: Object.freeze(" + string(text) + ") }); " + code
 }
 
-func readScript(e *Env, name string, language sandboxapi.Language) (scriptbundle.Script, error) {
+func readScript(e *Env, name string) (string, error) {
 	var in io.Reader = e.Stdin
 	if name != "-" {
 		f, err := os.Open(name) //nolint:gosec // the file the user names
 		if err != nil {
-			return scriptbundle.Script{}, fmt.Errorf("reading the script: %w", err)
+			return "", fmt.Errorf("reading the script: %w", err)
 		}
 		defer f.Close()
 		in = f
@@ -163,15 +159,12 @@ func readScript(e *Env, name string, language sandboxapi.Language) (scriptbundle
 	// One byte more than allowed shows that the script is too long.
 	code, err := io.ReadAll(io.LimitReader(in, sandboxapi.MaxCode+1))
 	if err != nil {
-		return scriptbundle.Script{}, fmt.Errorf("reading the script: %w", err)
+		return "", fmt.Errorf("reading the script: %w", err)
 	}
 	if len(code) > sandboxapi.MaxCode {
-		return scriptbundle.Script{}, fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
+		return "", fmt.Errorf("the script is over %d bytes", sandboxapi.MaxCode)
 	}
-	if name == "-" || language.IsPython() {
-		return scriptbundle.Script{Code: string(code)}, nil
-	}
-	return scriptbundle.NewScript(name, string(code))
+	return string(code), nil
 }
 
 // mayReadStdin reports whether a script may read standard input. Other scripts must not wait for its end.

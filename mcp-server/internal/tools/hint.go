@@ -326,8 +326,8 @@ func (r runRendering) moduleRefusals(printed string) []readertext.Text {
 			out = append(out, r.hintMissingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
 			out = append(out, readertext.NewText("{Only this module is sent. Put the code of others into it, or write them to "+
-				"/skills/<name>.ts first and import them from there|Files beside a script are taken along only by codeforge run "+
-				"FILE.ts, and only those that it imports as \"./...\"}."))
+				"/skills/<name>.ts first and import them from there|Only the script is sent: if it imports files beside it, "+
+				"pipe the output of deno bundle into codeforge run -}."))
 		}
 	}
 	return out
