@@ -52,12 +52,6 @@ func apiCommand(e *Env) *cobra.Command {
 			return o.explainRequest(e, a[0], strings.ToUpper(a[1]), a[2])
 		},
 	}
-	propose := nameCommand(e, "api propose", "show rules that permit the requests of runs", o.showProposal)
-	propose.Long = "The rules permit the requests of the ledger. The rules in force are shown beside\nthem. " +
-		"No file changes."
-	propose.Example = exampleText("codeforge api propose stripe", "codeforge api propose stripe --since 30d --json=rules")
-	propose.Flags().StringVar(&o.since, "since", "7d", "only requests since this `TIME`: 7d, 2h ago, or 2026-11-22")
-	propose.Flags().StringVar(&o.ofRun, "run", "", "only requests of the run with this `ID`, or prefix of an ID")
 	edit := nameCommand(e, "api edit", "open config.json in $VISUAL or $EDITOR, and check it", o.editConfig)
 	edit.Example = exampleText("codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe")
 	c.AddCommand(o.addCommand(e), update,
@@ -67,7 +61,7 @@ func apiCommand(e *Env) *cobra.Command {
 			RunE:    func(*cobra.Command, []string) error { return o.listAPIs(e) },
 		},
 		nameCommand(e, "api check", "look for mistakes in one API, without starting CodeForge", o.checkAPI),
-		test, search, explain, propose, edit)
+		test, search, explain, edit)
 	c.AddCommand(o.changeCommands(e, "api", "API")...)
 	return c
 }
@@ -155,7 +149,7 @@ type apiOptions struct {
 	target                               serverTarget
 	apis, reference, description, path   string
 	openapi, graphql, google             string
-	server, scheme, api, since, ofRun    string
+	server, scheme, api                  string
 	example                              string
 	vars                                 map[string]string
 	domains, tokens, surfaces, restrict  []string

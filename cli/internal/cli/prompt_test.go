@@ -132,7 +132,7 @@ func TestContainer(t *testing.T) {
 		"audit verify": "the proxy cannot be reached from", "approve h1": "the proxy cannot be reached from",
 		"down": "is stopped from the host", "up": "is stopped from the host",
 	}
-	for _, args := range []string{"add shop", "update shop", "edit shop", "enable shop", "disable shop", "rm shop", "explain shop GET /", "propose shop"} {
+	for _, args := range []string{"add shop", "update shop", "edit shop", "enable shop", "disable shop", "rm shop", "explain shop GET /"} {
 		rows["api "+args] = "run codeforge api " + args + " there (make cli"
 	}
 	for _, args := range []string{"list", "add npm:zod@4.6.7", "rm npm:zod"} {
