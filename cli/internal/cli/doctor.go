@@ -20,10 +20,9 @@ func doctorCommand(e *Env) *cobra.Command {
 doctor leaves your files as they are. If embedded mode can run here, it starts a
 temporary CodeForge without APIs, runs a line of code in it and stops it.
 
-It sends one HEAD request without a credential to each host of an active API,
-and to each server that gives the API credentials. --offline skips these. If
-CodeForge runs, its proxy sends them, because the proxy may resolve names
-differently.
+If CodeForge runs, its proxy sends one HEAD request without a credential to each
+host of an active API, and to each server that gives the API credentials.
+--offline skips these.
 
 --attack attacks the running CodeForge instead, from inside its sandbox and at
 its MCP endpoint, and prints a table of the results. The attacks reach no API

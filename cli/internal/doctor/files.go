@@ -162,28 +162,16 @@ func checkFiles(_ context.Context, c Config) []Finding {
 // expirySoon is the time before the expiry of a certificate from which doctor warns.
 const expirySoon = 30 * 24 * time.Hour
 
-// checkAuthority checks the certificate that the sandbox trusts.
-func checkAuthority(_ context.Context, c Config) []Finding {
-	path := c.State.Join("ca-public", "ca.pem")
-	text, err := os.ReadFile(path) //nolint:gosec // in the state directory
-	if errors.Is(err, fs.ErrNotExist) {
-		return []Finding{newSkip("certificate authority", "embedded mode has not made one here")}
-	}
-	if err != nil {
-		return []Finding{newSkip("certificate authority", err.Error())}
-	}
-	return []Finding{judgeCA(text, time.Now(), path)}
-}
-
-func judgeCA(text []byte, now time.Time, path string) Finding {
+// judgeCA judges the certificate that the sandbox trusts.
+func judgeCA(text []byte, now time.Time) Finding {
 	const fix = "codeforge down, remove the folders ca-private and ca-public in the state directory, codeforge up"
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return newFailure("certificate authority", path+" is not a certificate", fix)
+		return newFailure("certificate authority", "the proxy's is not a certificate", fix)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return newFailure("certificate authority", path+": "+err.Error(), fix)
+		return newFailure("certificate authority", "the proxy's does not parse: "+err.Error(), fix)
 	}
 	until := cert.NotAfter.Format("2006-01-02")
 	switch {

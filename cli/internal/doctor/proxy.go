@@ -3,32 +3,32 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// checkOutside checks the certificate authority and the hosts. If CodeForge runs, its proxy makes the checks. The
-// proxy's container may have another resolver, other names and the certificate. Otherwise this program makes the checks
-// that it can.
+// checkOutside asks the running proxy for the certificate authority and the hosts. Only the proxy reaches the hosts as
+// code does: its container may have another resolver, other names and other certificates.
 func checkOutside(ctx context.Context, c Config) []Finding {
 	op, _, isLocal, err := mcpclient.ConnectOperator(ctx, c.Server)
 	// The proxy knows only the APIs that it has loaded.
 	if err != nil || !isLocal || c.OwnAPIs {
-		return append(checkAuthority(ctx, c), checkHosts(ctx, c)...)
+		return []Finding{newSkip("hosts", "not checked: the proxy checks them when CodeForge runs with these APIs")}
 	}
 	d, err := op.Diagnose(ctx, c.Offline)
 	if err != nil {
 		return []Finding{newFailure("hosts", "the running CodeForge could not check them: "+err.Error(),
 			"codeforge status shows whether it is ready")}
 	}
-	out := []Finding{judgeCA([]byte(d.CA), time.Now(), "the proxy's")}
+	out := []Finding{judgeCA([]byte(d.CA), time.Now())}
 	switch {
 	case c.Offline:
-		return append(out, newSkip("hosts", notChecked))
+		return append(out, newSkip("hosts", "not checked (--offline)"))
 	case len(d.Hosts) == 0:
-		return append(out, newSkip("hosts", noHost))
+		return append(out, newSkip("hosts", "no active API names a host"))
 	}
 	var skews []time.Duration
 	for _, h := range d.Hosts {
@@ -45,17 +45,30 @@ func hostFinding(h proxyapi.HostCheck) Finding {
 	check := "host " + h.Host
 	switch h.Code {
 	case "":
-		return newOK(check, describeAnswer(h.Status, h.Milliseconds, h.Plain))
+		how := "certificate verified"
+		if h.Plain {
+			how = "plain HTTP"
+		}
+		return newOK(check, fmt.Sprintf("answers (%d, %d ms, %s)", h.Status, h.Milliseconds, how))
 	case "upstream_unreachable", "upstream_timeout", "upstream_broken":
 		return newWarning(check, h.Problem, h.Hint)
 	}
 	return newFailure(check, h.Problem, h.Hint)
 }
 
-func describeAnswer(status int, milliseconds int64, plain bool) string {
-	how := "certificate verified"
-	if plain {
-		how = "plain HTTP"
+// maxSkew is the difference between this machine's clock and the hosts' that certificates and logins still tolerate.
+const maxSkew = 2 * time.Minute
+
+// checkClock compares this machine's clock with the median of the hosts' clocks: a single wrong host does not count.
+func checkClock(skews []time.Duration) Finding {
+	if len(skews) == 0 {
+		return newSkip("clock", "no host sent a Date header")
 	}
-	return fmt.Sprintf("answers (%d, %d ms, %s)", status, milliseconds, how)
+	slices.Sort(skews)
+	d := skews[len(skews)/2]
+	if d.Abs() > maxSkew {
+		return newFailure("clock", fmt.Sprintf("this machine's clock is off by %s", d.Round(time.Second)),
+			"enable time synchronisation (timedatectl set-ntp true)")
+	}
+	return newOK("clock", "agrees with the hosts")
 }

@@ -1,12 +1,10 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -71,21 +69,10 @@ func TestOutside(t *testing.T) {
 	if got := text(false); !strings.HasPrefix(got, "hosts|failed|") {
 		t.Error(got)
 	}
-}
-
-// TestContainerName: without a running CodeForge, a name that only containers know is not a name that does not exist.
-func TestContainerName(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "a"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	text := `{"description": "x", "domains": ["host.docker.internal:3000"], "allow_http": true}`
-	if err := os.WriteFile(filepath.Join(dir, "a", "config.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	found := checkHosts(context.Background(), Config{APIs: dir})
-	if found[0].Status != Skip || found[0].Check != "host host.docker.internal:3000" {
-		t.Errorf("%+v", found)
+	for _, c := range []Config{{}, {Server: mcpclient.Config{Socket: socket}, OwnAPIs: true}} {
+		if found := checkOutside(t.Context(), c); len(found) != 1 || found[0].Status != Skip {
+			t.Errorf("without a proxy that knows the APIs: %+v", found)
+		}
 	}
 }
 
