@@ -13,9 +13,8 @@ import (
 // commandsIntro is the introduction of docs/reference/commands.md.
 const commandsIntro = `# Commands
 
-Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` commands print JSON, with
-` + "`--json FIELDS`" + ` only these fields of it. If a command has other arguments, write ` + "`--json=FIELDS`" + `. Long flags take two dashes.
-Colour is used on terminals only, and never if NO_COLOR is set.
+Every command of ` + "`codeforge`" + `, with the output of ` + "`codeforge COMMAND --help`" + `. With ` + "`--json`" + ` commands print JSON. Long flags
+take two dashes. Colour is used on terminals only, and never if NO_COLOR is set.
 
 A test keeps this page up to date; ` + "`go test ./walk -run TestCommands -update`" + ` in e2e/ regenerates it.
 `

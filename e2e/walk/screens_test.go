@@ -35,7 +35,7 @@ var screens = []screen{
 	{"Connect", "The rest of the file stays, and so does a copy of the old file.", "codeforge connect cursor --file mcp.json --write | sed 's/[0-9]*-[0-9]*.bak/20261120-090000.bak/'"},
 	{"Help of a command", "", "codeforge logs --help"},
 	{"What the model sees", "", "codeforge manifest"},
-	{"Fields of JSON", "", "codeforge api list --json name,domains"},
+	{"JSON", "", "codeforge api list --json"},
 	{"Add an API", "On a terminal it asks for missing flags.",
 		"echo $KEY | codeforge api add shop --domain https://api.shop.example/v1 --token SHOP_AUTH_TOKEN && codeforge api disable shop && codeforge api rm shop --yes"},
 	{"Test an API", "", "codeforge api test github --path user/repos"},
@@ -59,7 +59,7 @@ var screens = []screen{
 	{"Error: the Docker engine does not run", "", "MODE=docker make up"},
 	{"Error: uninstalling without a terminal", "With one, it asks.", "make uninstall"},
 	{"Error: nothing runs", "", "codeforge down && codeforge run repos.ts"},
-	{"Error: it was killed", "", "codeforge up --detach >/dev/null && kill -9 $(codeforge status --json up | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p') && sleep 1; codeforge status"},
+	{"Error: it was killed", "", "codeforge up --detach >/dev/null && kill -9 $(codeforge status --json | sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p') && sleep 1; codeforge status"},
 	{"With MCP_AUTH_TOKEN", "Every line says where the token goes. The token itself is never printed.", "MCP_AUTH_TOKEN=$KEY codeforge up --detach && codeforge down"},
 }
 

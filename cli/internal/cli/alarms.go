@@ -29,7 +29,7 @@ arguments: a title and a text.
 Exit codes: 0 listed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge alarms", "codeforge alarms --watch --notify notify-send"),
 	}
-	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	watch := c.Flags().Bool("watch", false, "print new alarms until Ctrl-C")
 	notify := c.Flags().String("notify", "", "`PROGRAM` to start for each alarm")
 	c.RunE = func(c *cobra.Command, _ []string) error {

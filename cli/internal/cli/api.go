@@ -23,7 +23,7 @@ func apiCommand(e *Env) *cobra.Command {
 	o := &apiOptions{vars: map[string]string{}}
 	o.target = targetFlags(c.PersistentFlags())
 	c.PersistentFlags().StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
-	jsonVar(e, c.PersistentFlags(), &o.json)
+	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 	update := nameCommand(e, "api update", "read the document again; hosts and credentials stay", o.updateAPI)
 	o.documentFlags(update)
 	test := nameCommand(e, "api test", "make one harmless request, and explain what happened", o.testAPI)
@@ -46,7 +46,7 @@ func apiCommand(e *Env) *cobra.Command {
 		Use: "explain NAME METHOD PATH", Short: "say which rules and methods decide on a request",
 		Long: "NAME CALL TOOL explains what decides on a call of an MCP server's tool.",
 		Example: exampleText("codeforge api explain stripe POST /v1/refunds",
-			"codeforge api explain notion CALL API-post-page", "codeforge api explain stripe GET / --json=why"),
+			"codeforge api explain notion CALL API-post-page", "codeforge api explain stripe GET / --json"),
 		Args: cobra.ExactArgs(3), ValidArgsFunction: completeNames(e),
 		RunE: func(_ *cobra.Command, a []string) error {
 			return o.explainRequest(e, a[0], strings.ToUpper(a[1]), a[2])
@@ -57,7 +57,7 @@ func apiCommand(e *Env) *cobra.Command {
 	c.AddCommand(o.addCommand(e), update,
 		&cobra.Command{
 			Use: "list", Short: "list every API, inactive ones included",
-			Example: exampleText("codeforge api list", "codeforge api list --json name,domains"),
+			Example: exampleText("codeforge api list", "codeforge api list --json"),
 			RunE:    func(*cobra.Command, []string) error { return o.listAPIs(e) },
 		},
 		nameCommand(e, "api check", "look for mistakes in one API, without starting CodeForge", o.checkAPI),

@@ -29,9 +29,9 @@ approve. Later, your approval lets the same request pass once if the code runs
 again.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: exampleText("codeforge held", "codeforge held --json id,method,url"),
+		Example: exampleText("codeforge held", "codeforge held --json"),
 	}
-	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, _ []string) error {
 		list, err := client.ListHeld(ctx)
 		if err != nil {

@@ -49,7 +49,7 @@ Exit codes: 0 the ledger is whole, or done; 1 it is not whole, or is missing.`,
 	verify.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "a `LINE` that contains a checkpoint; repeatable")
 	verify.Flags().StringVar(&o.anchor, "anchor", "", "a `FILE` with a checkpoint a line")
 	verify.Flags().StringVar(&o.key, "key", "", "the `LINE` of key.pub, if you keep a copy elsewhere")
-	jsonVar(e, verify.Flags(), &o.json)
+	verify.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	show := verb("show", "print the records",
 		exampleText("codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"), o.showRecords)
 	export := verb("export", "write the records as lines of JSON or traces of OpenTelemetry",

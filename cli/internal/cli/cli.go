@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -140,8 +139,6 @@ else of the nearest folder from here upwards that has them, else of ~/codeforge.
 Commands that talk to CodeForge use --url; with --state, the CodeForge there;
 else CODEFORGE_URL, the CodeForge of the state directory, the one of this folder
 in Docker (through docker exec), or http://127.0.0.1:MCP_PORT/mcp.
-
-If a command has other arguments, write --json=FIELDS.
 
 codeforge COMMAND --help shows more.`,
 		SilenceErrors: true, SilenceUsage: true,
@@ -276,9 +273,8 @@ func commandPath(c *cobra.Command) string {
 	return strings.TrimPrefix(strings.TrimPrefix(c.CommandPath(), "codeforge"), " ")
 }
 
-// commandLine returns the command line for cobra: the command's names, its flags, its arguments. It handles help,
-// --version, and FIELDS after --json if the command has no arguments. It rejects a single dash before a long flag,
-// because cobra would read several short flags.
+// commandLine returns the command line for cobra: the command's names, its flags, its arguments. It handles help and
+// --version. It rejects a single dash before a long flag, because cobra would read several short flags.
 func commandLine(root *cobra.Command, args []string) ([]string, error) {
 	switch {
 	case len(args) == 0 || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd):
@@ -296,25 +292,16 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 		return nil, noArguments(c, rest[:1])
 	}
 	c.InitDefaultHelpFlag()
-	// Only if the command takes no argument can the word after --json be FIELDS.
-	alone := c.Args(c, nil) == nil && c.Args(c, []string{"FIELDS"}) != nil
-	line := strings.Fields(commandPath(c))
-	for i := 0; i < len(rest); i++ {
-		arg := rest[i]
+	for _, arg := range rest {
 		if arg == "--" {
-			return append(line, rest[i:]...), nil
+			break
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
 		if len(name) > 1 && arg[0] == '-' && c.Flag(name) != nil {
 			return nil, fmt.Errorf("%s: %s needs two dashes: --%s", commandPath(c), arg, name)
 		}
-		if arg == "--json" && alone && i+1 < len(rest) && !strings.HasPrefix(rest[i+1], "-") {
-			i++
-			arg += "=" + rest[i]
-		}
-		line = append(line, arg)
 	}
-	return line, nil
+	return append(strings.Fields(commandPath(c)), rest...), nil
 }
 
 // envVariables holds .env and the environment, which takes precedence. If NAME_FILE names a readable file, NAME holds
@@ -375,34 +362,4 @@ func stateFlag(fs *pflag.FlagSet) *string { return fs.String("state", statedir.D
 
 func apisFlag(fs *pflag.FlagSet) *string { return fs.String("apis", "apis", "`DIR` of the APIs") }
 
-func jsonFlag(e *Env, fs *pflag.FlagSet) *bool {
-	on := new(bool)
-	jsonVar(e, fs, on)
-	return on
-}
-
-// jsonVar declares --json, whose FIELDS become standard output's Fields.
-func jsonVar(e *Env, fs *pflag.FlagSet, on *bool) {
-	f := fs.VarPF(jsonValue{on, e}, "json", "", "print JSON, or only its `FIELDS`, separated by commas")
-	f.NoOptDefVal = "true"
-}
-
-type jsonValue struct {
-	on *bool
-	e  *Env
-}
-
-func (j jsonValue) String() string { return "" }
-
-// Type returns bool, because FIELDS may be missing.
-func (j jsonValue) Type() string { return "bool" }
-
-// Set parses true, false or FIELDS.
-func (j jsonValue) Set(s string) error {
-	on, err := strconv.ParseBool(s)
-	if err != nil {
-		on, j.e.Stdout.Fields = true, splitList(s)
-	}
-	*j.on = on
-	return nil
-}
+func jsonFlag(fs *pflag.FlagSet) *bool { return fs.Bool("json", false, "print JSON") }

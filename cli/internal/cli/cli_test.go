@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -132,13 +130,10 @@ func TestExamplesParse(t *testing.T) {
 	}
 }
 
-// TestCommandLine: --json may be followed by fields if the command has no arguments, and a long flag needs two dashes.
+// TestCommandLine: help is a flag of the command, and a long flag needs two dashes.
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
-		"status --json running,url":  "status --json=running,url",
 		"api --json list":            "api list --json",
-		"api list --json name":       "api list --json=name",
-		"runs --json run --since 1h": "runs --json=run --since 1h",
 		"receipt --json rv4":         "receipt --json rv4",
 		"run a.ts --json b":          "run a.ts --json b",
 		"run a.ts -- -json --json x": "run a.ts -- -json --json x",
@@ -229,58 +224,6 @@ func TestConfirm(t *testing.T) {
 	_ = write.Close()
 	if err := confirmRemoval(t.Context(), &Env{Stdin: read, Stderr: terminal.NewStream(write)}, "Delete it?"); err == nil || !strings.Contains(err.Error(), "--yes") {
 		t.Errorf("not a terminal: %v", err)
-	}
-}
-
-// TestFields: chosen fields of objects and of lists, in the order asked for.
-func TestFields(t *testing.T) {
-	for _, row := range []struct{ in, fields, want, err string }{
-		{`{"a":1,"b":{"c":[1]},"d":2}`, "d,b", `{"d":2,"b":{"c":[1]}}`, ""},
-		{`{"a":"<&>","b":2}`, "a", `{"a":"<&>"}`, ""},
-		{`[{"name":1,"x":2}]`, "name", `[{"name":1}]`, ""},
-		{`{"status":1}`, "staus", "", "did you mean status?"},
-		{`{"status":1,"kind":2}`, "b", "", `there is no field "b". The fields are kind, status`},
-		{`3`, "a", "", "prints no fields"},
-	} {
-		got, err := pickFields(json.RawMessage(row.in), splitList(row.fields))
-		if string(got) != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
-			t.Errorf("%s of %s: %s, %v", row.fields, row.in, got, err)
-		}
-	}
-}
-
-// TestFieldsOfType: a field that a value leaves out is null, and one that no value can have is a wrong command line, even
-// if the list is empty.
-func TestFieldsOfType(t *testing.T) {
-	type inner struct {
-		A int `json:"a,omitempty"`
-	}
-	type outer struct {
-		inner
-		B int `json:"b,omitempty"`
-		C int `json:"-"`
-	}
-	for _, row := range []struct {
-		v            any
-		fields, want string
-		code         int
-	}{
-		{&outer{B: 2}, "a,b", `{"a":null,"b":2}`, 0},
-		{[]outer{{}}, "a", `[{"a":null}]`, 0},
-		{[]outer{}, "b", `[]`, 0},
-		{[]outer{}, "c", "", ExitUsage},
-		{outer{}, "C", "", ExitUsage},
-	} {
-		file, err := os.Create(filepath.Join(t.TempDir(), "out"))
-		testkit.Must(t, err)
-		e := &Env{Stdout: terminal.NewStream(file)}
-		e.Stdout.Fields = splitList(row.fields)
-		err = printJSON(e.Stdout, row.v)
-		text, _ := os.ReadFile(file.Name())
-		var exit *exitError
-		if errors.As(err, &exit); strings.Join(strings.Fields(string(text)), "") != row.want || (err == nil) != (row.code == 0) || exit != nil && exit.code != row.code {
-			t.Errorf("%T %s: %s, %v", row.v, row.fields, text, err)
-		}
 	}
 }
 

@@ -57,7 +57,7 @@ file was not written; 2 wrong command line.`,
 	c.Flags().BoolVar(&o.http, "http", false, "connect over HTTP even if a token is required")
 	c.Flags().StringVar(&o.file, "file", "", "the client's configuration `FILE`, if it is not in its usual place")
 	c.Flags().StringVar(&o.tenant, "tenant", "", "for the tenant of this `NAME`")
-	jsonVar(e, c.Flags(), &o.json)
+	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return o.showConnection(c.Context(), e, strings.Join(args, ""))
 	}

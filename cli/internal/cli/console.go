@@ -26,7 +26,7 @@ With Docker: docker compose exec mcp-server codeforge console
 Exit codes: 0 printed; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge console", "codeforge console --print"),
 	}
-	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	quiet := c.Flags().Bool("print", false, "only print the address")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		conf, err := t.newConfig(e)

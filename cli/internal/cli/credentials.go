@@ -26,9 +26,9 @@ server, from a secret manager, or from a program. It never shows a value.
 
 Exit codes: 0 listed; 1 CodeForge does not run, or a credential cannot be used
 now.`,
-		Example: exampleText("codeforge credentials", "codeforge credentials --json name,state"),
+		Example: exampleText("codeforge credentials", "codeforge credentials --json"),
 	}
-	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		_, list, err := readCredentials(c.Context(), e, t)
 		if err != nil {

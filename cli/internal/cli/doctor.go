@@ -38,7 +38,7 @@ Exit codes: 0 no check failed (there may be warnings) and every attack was held;
 		Example: exampleText("codeforge doctor", "codeforge doctor --attack"),
 	}
 	flags := c.Flags()
-	state, apis, asJSON := stateFlag(flags), apisFlag(flags), jsonFlag(e, flags)
+	state, apis, asJSON := stateFlag(flags), apisFlag(flags), jsonFlag(flags)
 	offline := flags.Bool("offline", false, "skip what needs the network")
 	attack := flags.Bool("attack", false, "attack the running CodeForge")
 	bin := flags.String("bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")

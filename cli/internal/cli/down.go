@@ -25,7 +25,7 @@ removes them once you confirm. It never removes apis/ and .env.
 Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
 		Example: exampleText("codeforge down", "codeforge down --purge"),
 	}
-	state, asJSON := stateFlag(c.Flags()), jsonFlag(e, c.Flags())
+	state, asJSON := stateFlag(c.Flags()), jsonFlag(c.Flags())
 	purge := c.Flags().Bool("purge", false, "remove the state directory too")
 	yes := c.Flags().Bool("yes", false, "remove without confirmation")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -49,9 +49,9 @@ If there is a folder NAME, add replaces it.`,
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "list the folders, and the reasons why code does not see some",
-		Example: exampleText("codeforge folder list", "codeforge folder list --json name,path"),
+		Example: exampleText("codeforge folder list", "codeforge folder list --json"),
 	}
-	asJSON := jsonFlag(e, list.Flags())
+	asJSON := jsonFlag(list.Flags())
 	list.RunE = func(*cobra.Command, []string) error {
 		p, err := e.newFolderPlace(*apis)
 		if err != nil {

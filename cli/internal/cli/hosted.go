@@ -135,10 +135,10 @@ wrong command line.`,
 		Long: `
 Each line has the ID, the tenant, the host to which the client led the browser,
 the name that the client chose, and the time of its last token.`,
-		Example: exampleText("codeforge clients list", "codeforge clients list --json id,name"),
+		Example: exampleText("codeforge clients list", "codeforge clients list --json"),
 		Args:    cobra.NoArgs,
 	}
-	asJSON := jsonFlag(e, list.Flags())
+	asJSON := jsonFlag(list.Flags())
 	list.RunE = useConnection(e, t.connectOperator, func(ctx context.Context, op operatorapi.Client, _ []string) error {
 		all, err := op.HostedClients(ctx)
 		if err != nil {

@@ -32,7 +32,7 @@ func initCommand(e *Env) *cobra.Command {
 		Long:    "Existing files are kept.\n\nExit codes: 0 done; 1 a file could not be written.",
 		Example: exampleText("codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"),
 	}
-	asJSON := jsonFlag(e, c.Flags())
+	asJSON := jsonFlag(c.Flags())
 	c.RunE = func(*cobra.Command, []string) error { return initHere(e, *asJSON) }
 	return c
 }

@@ -36,7 +36,7 @@ Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
 	c.Flags().IntVarP(&o.last, "last", "n", 0, "only the last `N` recorded exchanges (default: all)")
 	since := c.Flags().String("since", "", "only exchanges since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
 	c.Flags().StringVar(&o.filter.Run, "run", "", "`ID` of a run, or a prefix of it: show only its exchanges")
-	jsonVar(e, c.Flags(), &o.json)
+	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if o.last < 0 || o.last == 0 && c.Flags().Changed("last") {
 			return usageError("-n %d: want a number from 1", o.last)
@@ -203,10 +203,10 @@ func receiptCommand(e *Env) *cobra.Command {
 		Use: "receipt [RUN]", Short: "show the exchanges of one run",
 		Long: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
 			"Exit codes: 0 shown; 1 there is no record of that run.",
-		Example: exampleText("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json=count"),
+		Example: exampleText("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json"),
 		Args:    cobra.MaximumNArgs(1),
 	}
-	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = useConnection(e, t.openRecord, func(ctx context.Context, rec runHistory, args []string) error {
 		d, err := rec.findRun(ctx, strings.Join(args, ""))
 		if err != nil {

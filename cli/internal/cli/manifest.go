@@ -25,7 +25,7 @@ differs from them by about as much.
 Exit codes: 0 shown; 1 CodeForge does not run.`,
 		Example: exampleText("codeforge manifest", "codeforge manifest --full"),
 	}
-	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	full := c.Flags().Bool("full", false, "print the texts too")
 	c.RunE = useConnection(e, t.openSession, func(ctx context.Context, s *mcpclient.Session, _ []string) error {
 		parts, err := s.ReadManifest(ctx)

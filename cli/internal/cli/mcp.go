@@ -26,7 +26,7 @@ func mcpCommand(e *Env) *cobra.Command {
 	o.target.url = flags.String("endpoint", "",
 		"`URL` of CodeForge's own MCP endpoint, or docker://CONTAINER (default: searched)")
 	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
-	jsonVar(e, flags, &o.json)
+	flags.BoolVar(&o.json, "json", false, "print JSON")
 	importFile := &cobra.Command{
 		Use: "import FILE", Short: "show the servers of another program's file as APIs, or write them",
 		Long: `
@@ -63,7 +63,7 @@ servers are written, switched off.`,
 	c.AddCommand(o.addCommand(e), importFile, login,
 		&cobra.Command{
 			Use: "list", Short: "list every server, with its state in the running CodeForge",
-			Example: exampleText("codeforge mcp list", "codeforge mcp list --json name,state,tools"),
+			Example: exampleText("codeforge mcp list", "codeforge mcp list --json"),
 			RunE:    func(c *cobra.Command, _ []string) error { return o.listServers(c.Context(), e) },
 		},
 		nameCommand(e, "mcp tools", "list a server's tools as a model sees them", o.listTools),

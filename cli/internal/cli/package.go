@@ -42,10 +42,10 @@ Exit codes: 0 done; 1 it failed; 2 wrong command line.`,
 	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 	list := &cobra.Command{
 		Use: "list", Short: "list the packages, and those that are installed",
-		Example: exampleText("codeforge package list", "codeforge package list --json package,installed"),
+		Example: exampleText("codeforge package list", "codeforge package list --json"),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.list(c.Context(), e) },
 	}
-	jsonVar(e, list.Flags(), &o.json)
+	list.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	c.AddCommand(&cobra.Command{
 		Use: "add npm:NAME[@VERSION]|pypi:NAME[@VERSION]...", Short: "pin packages; without a version, the newest",
 		Example: exampleText("codeforge package add npm:stripe@18.1.0", "codeforge package add npm:@slack/web-api npm:zod@4",

@@ -23,9 +23,9 @@ reads. Its writes are a plan, which you can approve once within 15 minutes,
 unless the configuration changes.
 
 Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: exampleText("codeforge plans", "codeforge plans --json id,state,writes"),
+		Example: exampleText("codeforge plans", "codeforge plans --json"),
 	}
-	t, asJSON := targetFlags(c.Flags()), jsonFlag(e, c.Flags())
+	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, _ []string) error {
 		list, err := client.ListPlans(ctx)
 		if err != nil {
@@ -46,7 +46,7 @@ plan.
 Exit codes: 0 done; 1 a step had no success, or the plan can no longer be
 decided, or CodeForge does not run; 2 wrong command line.`,
 		"codeforge plan show mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5")
-	t, asJSON := targetFlags(c.PersistentFlags()), jsonFlag(e, c.PersistentFlags())
+	t, asJSON := targetFlags(c.PersistentFlags()), jsonFlag(c.PersistentFlags())
 	steps := new(string)
 	verb := func(name, short, example string) *cobra.Command {
 		return &cobra.Command{
@@ -66,10 +66,10 @@ decided, or CodeForge does not run; 2 wrong command line.`,
 		exampleText("codeforge plan approve mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5"))
 	approve.Flags().StringVar(steps, "steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
 	c.AddCommand(verb("show", "show each request with its headers, its body and what it changes",
-		exampleText("codeforge plan show mzxw6ytb", "codeforge plan show mzxw6ytb --json=steps")),
+		exampleText("codeforge plan show mzxw6ytb", "codeforge plan show mzxw6ytb --json")),
 		approve,
 		verb("refuse", "refuse the plan, so that no step is sent",
-			exampleText("codeforge plan refuse mzxw6ytb", "codeforge plan refuse mzxw6ytb --json=state")))
+			exampleText("codeforge plan refuse mzxw6ytb", "codeforge plan refuse mzxw6ytb --json")))
 	return c
 }
 

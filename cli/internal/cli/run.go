@@ -56,7 +56,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 	named := c.Flags().String("language", "",
 		"language `L` of the script, typescript or python (default: by its name)")
 	c.Flags().Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
-	asJSON := jsonFlag(e, c.Flags())
+	asJSON := jsonFlag(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		written := strings.ToLower(*named)

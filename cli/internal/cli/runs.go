@@ -36,10 +36,10 @@ after 7 days, the rest of a run after 90.
 
 Exit codes: 0 done; 1 HISTORY is off, or there is no such run; 2 wrong command
 line.`,
-		Example: exampleText("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json run,title"),
+		Example: exampleText("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json"),
 	}
 	o := &runsOptions{target: targetFlags(c.PersistentFlags())}
-	jsonVar(e, c.PersistentFlags(), &o.json)
+	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 	flags := c.Flags()
 	flags.StringVar(&o.since, "since", "", "only runs since a `TIME`: 10m ago, 2026-11-22, or 2026-11-22T09:30:00Z")
 	flags.StringVar(&o.filter.API, "api", "", "only runs that sent something to the API of this `NAME`")

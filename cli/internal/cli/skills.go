@@ -28,9 +28,9 @@ line.`,
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "list the skills of the running CodeForge",
-		Example: exampleText("codeforge skills list", "codeforge skills list --json name"),
+		Example: exampleText("codeforge skills list", "codeforge skills list --json"),
 	}
-	asJSON := jsonFlag(e, list.Flags())
+	asJSON := jsonFlag(list.Flags())
 	list.RunE = connected(func(ctx context.Context, s *mcpclient.Session, _ []string) error {
 		return skillsList(ctx, e, s, *asJSON)
 	})

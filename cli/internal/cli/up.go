@@ -47,7 +47,7 @@ start, or a part of it failed.`,
 	var o upOptions
 	flags := c.Flags()
 	apis, state := apisFlag(flags), stateFlag(flags)
-	jsonVar(e, flags, &o.json)
+	flags.BoolVar(&o.json, "json", false, "print JSON")
 	flags.StringVar(&o.bin, "bin", "", "`DIR` of the other binaries (default: the directory of codeforge)")
 	flags.StringVar(&o.deno, "deno", "",
 		"`PATH` of Deno (default: DENO_PATH, then .tools/deno next to the binaries' directory)")

@@ -14,7 +14,7 @@ func versionCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "print the version", Example: exampleText("codeforge version", "codeforge version --json"),
 	}
-	asJSON := jsonFlag(e, c.Flags())
+	asJSON := jsonFlag(c.Flags())
 	c.RunE = func(*cobra.Command, []string) error {
 		return printValue(e, *asJSON, map[string]string{
 			"version": version.Version, "deno": deno.Version(), "go": runtime.Version(),

@@ -32,9 +32,6 @@ type Stream struct {
 	file     *os.File
 	terminal bool
 	mark     string // starts a colour; random, so that text from outside cannot contain it
-
-	// Fields are the only fields of objects in JSON output. Empty: all fields.
-	Fields []string
 }
 
 // NewStream makes the stream of a file.
