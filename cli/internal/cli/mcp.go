@@ -51,8 +51,8 @@ servers are written, switched off.`,
 		Args: cobra.RangeArgs(2, 3), ValidArgsFunction: completeNames(e),
 		RunE: func(c *cobra.Command, a []string) error { return o.callTool(c.Context(), e, a[0], a[1], a[2:]) },
 	}
-	test := nameCommand(e, "mcp test", "start a server again and say what it needs", o.testServer)
-	test.Long = "It may need hosts, trust in the CA, or a key of a certain form."
+	test := nameCommand(e, "mcp test", "start a server again, call a tool and say what failed", o.testServer)
+	test.Long = "It shows hosts that the server wants and that are not in its \"domains\"."
 	test.Example = exampleText("codeforge mcp test notion",
 		`codeforge mcp test acme --tool search --arguments '{"q": "x"}'`)
 	test.Flags().StringVar(&o.tool, "tool", "", "also call the tool of this `NAME`, with the arguments of --arguments")

@@ -31,21 +31,14 @@ type serverTrial struct {
 	Called  string `json:"called,omitempty"`
 	Failure string `json:"failure,omitempty"`
 	// Reached are the hosts in "domains" that the server contacted. Wanted are other hosts that it tried, Telemetry those
-	// among them that it does not need. Untrusting are hosts for which it rejected CodeForge's CA.
-	Reached    []string `json:"reached"`
-	Wanted     []string `json:"wanted"`
-	Telemetry  []string `json:"telemetry"`
-	Untrusting []string `json:"untrusting"`
+	// among them that it does not need.
+	Reached   []string `json:"reached"`
+	Wanted    []string `json:"wanted"`
+	Telemetry []string `json:"telemetry"`
 	// Failed are requests to hosts in "domains" that failed, or that the service or the proxy refused: HOST (why).
 	Failed []string `json:"failed"`
-	// Swapped are the token names that the proxy swapped, Unused the others.
-	Swapped []string `json:"swapped"`
-	Unused  []string `json:"unused"`
-	// Variables are the unset variables that the server asks for. Shapes are the prefixes that it expects of a key.
-	Variables []string `json:"variables"`
-	Shapes    []string `json:"shapes"`
-	// Advice is the advice to the user, one sentence each.
-	Advice []string `json:"advice"`
+	// Unused are the token names that the proxy did not swap.
+	Unused []string `json:"unused"`
 }
 
 // telemetry are hosts, or parents of hosts, that only collect usage data.
@@ -89,9 +82,7 @@ func (o *mcpOptions) testServer(ctx context.Context, e *Env, name string) error 
 		return err
 	}
 	t := serverTrial{
-		Name: name, Reached: []string{}, Wanted: []string{}, Telemetry: []string{}, Untrusting: []string{},
-		Failed: []string{}, Swapped: []string{}, Unused: []string{}, Variables: []string{}, Shapes: []string{},
-		Advice: []string{},
+		Name: name, Reached: []string{}, Wanted: []string{}, Telemetry: []string{}, Failed: []string{}, Unused: []string{},
 	}
 	var got struct {
 		Tools  int
@@ -163,43 +154,39 @@ func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, sinc
 	return all
 }
 
-var (
-	// variable matches the name of a variable that holds a key.
-	variable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PAT|PASSWORD)\b`)
-	// shape matches a program's description of a key's prefix.
-	shape = regexp.MustCompile("(?i)(?:start|begin)(?:s|ning)? with [\"'`]?" +
-		"([A-Za-z][A-Za-z0-9]{1,15}[_-](?:[a-z]{2,8}[_-])?)")
-	// barred matches Deno's error for a host that is not in "domains". Such a request never reaches the proxy.
-	barred = regexp.MustCompile(`(?:getaddrinfo E[A-Z]+|[Rr]equires net access to) "?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?` +
-		`(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)(?::(\d+))?`)
-	// untrusted matches a program's error for an untrusted certificate.
-	untrusted = regexp.MustCompile(`(?i)UnknownIssuer|self[- ]signed certificate|unable to (?:get local|verify)|` +
-		`unknown authority|CERTIFICATE_VERIFY_FAILED|invalid peer certificate`)
-)
+// barred matches Deno's error for a host that is not in "domains". Such a request never reaches the proxy.
+var barred = regexp.MustCompile(`(?:getaddrinfo E[A-Z]+|[Rr]equires net access to) "?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?` +
+	`(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)(?::(\d+))?`)
 
 // diagnose draws the conclusions from the exchanges and the log.
 func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, lines []operatorapi.Line) {
 	add := func(list *[]string, s string) {
-		if s != "" && !slices.Contains(*list, s) {
+		if !slices.Contains(*list, s) {
 			*list = append(*list, s)
 		}
 	}
+	addWanted := func(host string) {
+		if name, _, _ := strings.Cut(host, ":"); isTelemetry(name) {
+			add(&t.Telemetry, host)
+		} else {
+			add(&t.Wanted, host)
+		}
+	}
+	var swapped, untrusting []string
 	for _, x := range exchanges {
 		host := x.Host
 		if h, port, err := net.SplitHostPort(host); err == nil && (port == "443" || port == "80") {
 			host = h
 		}
 		for _, s := range x.Swapped {
-			add(&t.Swapped, s.Name)
+			add(&swapped, s.Name)
 		}
 		switch {
 		// A program that distrusts the CA ends the TLS handshake itself.
 		case x.Code == "handshake_failed":
-			add(&t.Untrusting, host)
-		case x.Outcome == proxyapi.OutcomeDenied && len(x.APIs) == 0 && isTelemetry(host):
-			add(&t.Telemetry, host)
+			add(&untrusting, host)
 		case x.Outcome == proxyapi.OutcomeDenied && len(x.APIs) == 0:
-			add(&t.Wanted, host)
+			addWanted(host)
 		case x.Outcome == proxyapi.OutcomeServed && (x.Status == 401 || x.Status == 403):
 			add(&t.Reached, host)
 			add(&t.Failed, fmt.Sprintf("%s (answered %d: the key, or what it may do)", host, x.Status))
@@ -209,10 +196,14 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, li
 			add(&t.Failed, host+" ("+x.Code+")")
 		}
 	}
-	// The server accepted the CA for a host that it reached.
-	t.Untrusting = slices.DeleteFunc(t.Untrusting, func(h string) bool { return slices.Contains(t.Reached, h) })
+	for _, host := range untrusting {
+		// The server accepted the CA for a host that it reached.
+		if !slices.Contains(t.Reached, host) {
+			add(&t.Failed, host+" (it does not accept CodeForge's CA, so CodeForge cannot swap for it)")
+		}
+	}
 	for _, c := range a.Credentials {
-		if !slices.Contains(t.Swapped, c.Name) {
+		if !slices.Contains(swapped, c.Name) {
 			t.Unused = append(t.Unused, c.Name)
 		}
 	}
@@ -220,77 +211,16 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, li
 	for _, l := range lines {
 		said += "\n" + l.Text
 	}
-	given := slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool {
-		return strings.Contains(fmt.Sprint(a.Server.Env, a.Server.Args, a.Server.Command, a.Server.Headers), c.Name)
-	})
-	for _, v := range variable.FindAllString(said, -1) {
-		if given {
-			break // it has the key, so the text is about other variables
-		}
-		_, set := a.Server.Env[v]
-		token := slices.ContainsFunc(a.Credentials, func(c catalog.Credential) bool { return c.Name == v })
-		if !set && !token {
-			add(&t.Variables, v)
-		}
-	}
 	for _, m := range barred.FindAllStringSubmatch(said, -1) {
 		host := m[1]
 		if m[2] != "" && m[2] != "443" {
 			host += ":" + m[2]
 		}
-		switch {
-		case a.CoversHost(host):
-		case isTelemetry(m[1]):
-			add(&t.Telemetry, host)
-		default:
-			add(&t.Wanted, host)
+		if !a.CoversHost(host) {
+			addWanted(host)
 		}
 	}
-	for _, m := range shape.FindAllStringSubmatch(said, -1) {
-		add(&t.Shapes, m[1])
-	}
-	t.OK = t.Failure == "" && len(t.Wanted) == 0 && len(t.Untrusting) == 0 && len(t.Failed) == 0
-	t.addAdvice(a, untrusted.MatchString(said))
-}
-
-func (t *serverTrial) addAdvice(a *catalog.API, distrust bool) {
-	say := func(format string, args ...any) { t.Advice = append(t.Advice, fmt.Sprintf(format, args...)) }
-	if len(t.Wanted) > 0 {
-		list, _ := json.Marshal(t.Wanted) // texts
-		say("it wants hosts that are not in \"domains\": %s. Add the hosts of the service", list)
-	}
-	if len(t.Telemetry) > 0 {
-		say("%s only collect statistics: refused, which is harmless", strings.Join(t.Telemetry, ", "))
-	}
-	for _, v := range t.Variables {
-		if len(a.Credentials) == 0 {
-			say("it asks for %s: codeforge mcp rm %s, then codeforge mcp add %s --env %s with the same command",
-				v, a.Name, a.Name, v)
-		} else {
-			say("it speaks of %s, which is not set: if that is where it wants the key, mcp.env gets \"%s\": \"%s\"", v, v,
-				a.Credentials[0].Name)
-		}
-	}
-	for _, s := range t.Shapes {
-		if len(a.Credentials) > 0 {
-			c := a.Credentials[0].Name
-			say("it wants a key that begins with %s: give %s the placeholder \"%s%s\", and put that into mcp instead",
-				s, c, s, c)
-		}
-	}
-	if len(t.Untrusting) > 0 || distrust {
-		say("it does not accept CodeForge's CA, so CodeForge cannot swap for it: a server that pins certificates does not " +
-			"work here")
-	}
-	if len(t.Unused) > 0 && t.Called != "" && len(t.Reached) > 0 {
-		say("%s was not swapped in what it sent: see \"in\" in config.json and codeforge logs", strings.Join(t.Unused, ", "))
-	}
-	if t.Called == "" && t.Tools > 0 {
-		say("no read-only tool without arguments was found: --tool NAME --arguments JSON calls a tool")
-	}
-	if t.Tools == 0 && t.Failure == "" {
-		say("it lists no tools; some servers list only the tools that the key permits")
-	}
+	t.OK = t.Failure == "" && len(t.Wanted) == 0 && len(t.Failed) == 0
 }
 
 // printTrial shows the result.
@@ -309,8 +239,8 @@ func (t *serverTrial) printTrial(e *Env) {
 		title string
 		list  []string
 	}{
-		{"reached", t.Reached}, {"failed", t.Failed}, {"wanted", t.Wanted}, {"telemetry", t.Telemetry},
-		{"no trust in the CA", t.Untrusting}, {"swapped", t.Swapped}, {"asks for", t.Variables},
+		{"reached", t.Reached}, {"failed", t.Failed}, {"not in domains", t.Wanted}, {"telemetry", t.Telemetry},
+		{"not swapped", t.Unused},
 	} {
 		if len(row.list) > 0 {
 			fmt.Fprintf(e.Stdout, "  %-18s %s\n", row.title, safetext.OneLine(strings.Join(row.list, ", ")))
@@ -319,8 +249,8 @@ func (t *serverTrial) printTrial(e *Env) {
 	if t.Failure != "" {
 		fmt.Fprintf(e.Stdout, "  %-18s %s\n", "it says", t.Failure)
 	}
-	for _, line := range t.Advice {
-		fmt.Fprintf(e.Stdout, "- %s.\n", safetext.OneLine(line))
+	if t.Called == "" && t.Tools > 0 {
+		fmt.Fprintln(e.Stdout, "No read-only tool without arguments was found: --tool NAME --arguments JSON calls a tool.")
 	}
 }
 
