@@ -34,7 +34,6 @@ var screens = []screen{
 	{"Below the folder", "Commands find the folder of CodeForge from anywhere below it.", "mkdir -p deep/down && cd deep/down && codeforge logs -n 1 --since 1h"},
 	{"Connect", "The rest of the file stays, and so does a copy of the old file.", "codeforge connect cursor --file mcp.json --write | sed 's/[0-9]*-[0-9]*.bak/20261120-090000.bak/'"},
 	{"Help of a command", "", "codeforge logs --help"},
-	{"What the model sees", "", "codeforge manifest"},
 	{"JSON", "", "codeforge api list --json"},
 	{"Add an API", "On a terminal it asks for missing flags.",
 		"echo $KEY | codeforge api add shop --domain https://api.shop.example/v1 --token SHOP_AUTH_TOKEN && codeforge api disable shop && codeforge api rm shop --yes"},

@@ -166,7 +166,7 @@ codeforge COMMAND --help shows more.`,
 		}},
 		{"Requests that were stopped", []*cobra.Command{alarmsCommand(e), unfreezeCommand(e)}},
 		{"Clients and models", []*cobra.Command{
-			connectCommand(e), clientsCommand(e), stdioCommand(e), manifestCommand(e), skillsCommand(e),
+			connectCommand(e), clientsCommand(e), stdioCommand(e), skillsCommand(e),
 		}},
 		{"Run and look", []*cobra.Command{
 			consoleCommand(e), runCommand(e), runsCommand(e), logsCommand(e), receiptCommand(e), auditCommand(e),

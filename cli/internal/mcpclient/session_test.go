@@ -122,7 +122,7 @@ func TestRunCode(t *testing.T) {
 	}
 }
 
-// TestTools: a tool that fails is an error with its text and notes. The manifest has that text, but no other error.
+// TestTools: a tool that fails is an error with its text and notes.
 func TestTools(t *testing.T) {
 	var got []string
 	fails := false
@@ -147,27 +147,13 @@ func TestTools(t *testing.T) {
 	if _, err := s.ReadTools(t.Context(), "demo"); err == nil || err.Error() != "head\na\nb" {
 		t.Errorf("a tool that fails: %v", err)
 	}
-	parts, err := s.ReadManifest(t.Context())
-	want := []ManifestPart{
-		{"instructions", true, "<how>"},
-		{"tool delete_skill", true, `{"name":"delete_skill","description":"a<b","input_schema":{"type":"object"}}` + "\n"},
-		{"tool get_instructions", true, `{"name":"get_instructions","description":"a<b","input_schema":{"type":"object"}}` + "\n"},
-		{"tool list_apis", true, `{"name":"list_apis","description":"a<b","input_schema":{"type":"object"}}` + "\n"},
-		{"get_instructions", false, "only"}, {"list_apis", false, "headab"},
-	}
-	if diff := cmp.Diff(want, parts); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
 	s = serveTools(t, map[string]toolAnswer{"list_apis": func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return nil, &jsonrpc.Error{Code: -32000, Message: "stopping"}
 	}}, nil, Options{})
-	if _, err := s.ReadManifest(t.Context()); err == nil || err.Error() != "stopping" {
+	if _, err := s.ReadTools(t.Context(), "demo"); err == nil || err.Error() != "stopping" {
 		t.Errorf("a tool that does not answer: %v", err)
 	}
 	testkit.Must(t, s.Close())
-	if _, err := s.ReadManifest(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listing the tools: ") {
-		t.Errorf("a closed session: %v", err)
-	}
 	if _, err := s.ListSkills(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listing the skills: ") {
 		t.Errorf("a closed session: %v", err)
 	}
