@@ -14,7 +14,9 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/transform"
 
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 )
@@ -144,7 +146,7 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 		return nil, err
 	}
 	sum, count := sha256.New(), &byteCounter{}
-	text := io.TeeReader(&textReader{r: r}, io.MultiWriter(sum, pack, count))
+	text := io.TeeReader(newTextReader(r), io.MultiWriter(sum, pack, count))
 	if err := check(text); err != nil {
 		return nil, err
 	}
@@ -178,28 +180,15 @@ func (c *byteCounter) Write(p []byte) (int, error) {
 var errNotText = errors.New("bytes that are not text")
 
 // textReader passes a text on, and fails at the first byte that is not text.
-type textReader struct {
-	r    io.Reader
-	held int // bytes at the end of the last read that may begin a character
-	tail [utf8.UTFMax]byte
+type textReader struct{ valid io.Reader }
+
+func newTextReader(r io.Reader) textReader {
+	return textReader{transform.NewReader(r, encoding.UTF8Validator)}
 }
 
-func (t *textReader) Read(p []byte) (int, error) {
-	n, err := t.r.Read(p)
-	chunk := append(t.tail[:t.held:t.held], p[:n]...)
-	t.held = 0
-	if err == nil {
-		// The last character may continue in the next read.
-		for i := len(chunk) - 1; i >= 0 && i >= len(chunk)-utf8.UTFMax; i-- {
-			if utf8.RuneStart(chunk[i]) {
-				if !utf8.FullRune(chunk[i:]) {
-					t.held = copy(t.tail[:], chunk[i:])
-				}
-				break
-			}
-		}
-	}
-	if whole := chunk[:len(chunk)-t.held]; !utf8.Valid(whole) || bytes.IndexByte(whole, 0) >= 0 {
+func (t textReader) Read(p []byte) (int, error) {
+	n, err := t.valid.Read(p)
+	if errors.Is(err, encoding.ErrInvalidUTF8) || bytes.IndexByte(p[:n], 0) >= 0 {
 		return 0, errNotText
 	}
 	return n, err

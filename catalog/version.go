@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
 // apiDigest identifies the content of one API, including credential values.
@@ -55,60 +58,39 @@ func hashField(h hash.Hash, s string) {
 func (a *API) contentDigest() apiDigest {
 	// Without a key, the version would confirm a guess at a credential.
 	h := hmac.New(sha256.New, digestKey())
-	for _, s := range []string{
-		a.Name, a.Description, a.Reference, string(a.CAs), a.Types.Digest(), a.OperationsFile.Digest(), a.Stale,
-		fmt.Sprint(a.Active, a.AllowHTTP, a.Compress, a.KeepETag, a.MessageFraming, a.Internal, a.ClientCert != nil,
-			a.Methods.Allowed != nil),
-		fmt.Sprint(len(a.Hosts), len(a.Credentials), len(a.Methods.Restricted), len(a.Methods.Allowed), len(a.AllowPrivate)),
-	} {
-		hashField(h, s)
-	}
-	for _, p := range a.Hosts {
-		hashField(h, p.String())
-	}
+	// The format %q of a list quotes each text, so that different lists never give the same bytes.
+	add := func(texts ...string) { hashField(h, fmt.Sprintf("%q", texts)) }
+	add(a.Name, a.Description, a.Reference, string(a.CAs), a.Types.Digest(), a.OperationsFile.Digest(), a.Stale,
+		fmt.Sprint(a.Active, a.AllowHTTP, a.Compress, a.KeepETag, a.MessageFraming, a.Internal, a.Methods.Allowed != nil),
+		a.Idempotency, a.Limits.String())
+	add(convert.Each(a.Hosts, HostPattern.String)...)
+	add(a.Methods.Restricted...)
+	add(a.Methods.Allowed...)
+	add(convert.Each(a.AllowPrivate, netip.Prefix.String)...)
 	for _, c := range a.Credentials {
-		hashField(h, c.Name)
-		hashField(h, c.Value.Reveal())
-		hashField(h, c.Placeholder)
-		hashField(h, c.Variable)
-		c.writeMint(func(s string) { hashField(h, s) })
-		hashField(h, strconv.Itoa(len(c.Surfaces)))
-		for _, s := range c.Surfaces {
-			hashField(h, s.String())
-		}
+		add("credential", c.Name, c.Value.Reveal(), c.Placeholder, c.Variable)
+		c.writeMint(func(s string) { add(s) })
+		add(convert.Each(c.Surfaces, Surface.String)...)
 	}
-	for _, m := range a.Methods.Restricted {
-		hashField(h, m)
-	}
-	for _, m := range a.Methods.Allowed {
-		hashField(h, m)
-	}
-	hashField(h, a.Limits.String())
 	if a.Limits != nil && a.Limits.Sum != nil {
-		// The sentence above does not quote them, so two limits may have one sentence.
-		hashField(h, fmt.Sprintf("%q %q", a.Limits.Sum.Field, a.Limits.Sum.Path))
+		// The sentence of the limits does not quote them, so two limits may have one sentence.
+		add("sum", a.Limits.Sum.Field, a.Limits.Sum.Path)
 	}
-	hashField(h, a.Idempotency)
 	for _, r := range slices.Concat(a.Rules, a.ToolRules) {
-		hashField(h, fmt.Sprintf("%d %d %t %q %q %q %q %d", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.Tools,
-			r.GraphQL,
-			len(r.Body)))
+		add("rule", fmt.Sprintf("%d %d %t %q %q %q %q", len(a.Rules), r.Then, r.ByAny, r.Methods, r.Path, r.Tools, r.GraphQL))
 		for _, f := range r.Body {
-			hashField(h, fmt.Sprintf("%q %v %v %q", f.Field, f.Min, f.Max, f.OneOf))
+			add(fmt.Sprintf("%q %v %v %q", f.Field, f.Min, f.Max, f.OneOf))
 		}
-	}
-	for _, p := range a.AllowPrivate {
-		hashField(h, p.String())
 	}
 	if a.ClientCert != nil {
-		hashField(h, string(a.ClientCert.Cert))
-		hashField(h, a.ClientCert.Key.Reveal())
+		add("certificate", string(a.ClientCert.Cert), a.ClientCert.Key.Reveal())
 	}
+	// The format %#v prints maps in the order of their keys, and masks secrets.
 	if a.Server != nil {
-		hashField(h, fmt.Sprintf("%#v", *a.Server)) // the format prints maps in the order of their keys
+		add("server", fmt.Sprintf("%#v", *a.Server))
 	}
 	if a.Operations != nil {
-		hashField(h, fmt.Sprintf("%#v", *a.Operations))
+		add("operations", fmt.Sprintf("%#v", *a.Operations))
 	}
 	return apiDigest(h.Sum(nil))
 }

@@ -3,13 +3,12 @@ package deno
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
+
+	"golang.org/x/mod/semver"
 
 	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
 )
@@ -60,37 +59,17 @@ func FindDeno(ctx context.Context, path, bin string) (real, warning string, err 
 // CheckVersion compares a version with the pinned one. If the sandbox cannot use the version, it returns an error. If
 // CodeForge was tested with another one, it returns a warning.
 func CheckVersion(version string) (warning string, err error) {
-	v, err := parseVersion(version)
-	if err != nil {
-		return "", err
-	}
-	low, _ := parseVersion(oldest)
-	pin, _ := parseVersion(Version())
+	have, pinned := "v"+version, "v"+Version()
 	switch {
-	case isOlder(v, low):
+	case !semver.IsValid(have):
+		return "", fmt.Errorf("version %q of Deno: want three numbers", version)
+	case semver.Compare(have, "v"+oldest) < 0:
 		return "", fmt.Errorf("version %s of Deno is too old: CodeForge needs %s (make deno fetches it)", version, Version())
-	case isOlder(v, pin):
+	case semver.Compare(have, pinned) < 0:
 		return fmt.Sprintf("Deno %s is older than %s, which CodeForge is tested with: security fixes may be missing",
 			version, Version()), nil
-	case v != pin:
+	case semver.Compare(have, pinned) > 0:
 		return fmt.Sprintf("Deno %s is not %s, which CodeForge is tested with", version, Version()), nil
 	}
 	return "", nil
 }
-
-func parseVersion(s string) (v [3]int, err error) {
-	s, _, _ = strings.Cut(s, "+")
-	s, _, _ = strings.Cut(s, "-")
-	parts := strings.Split(s, ".")
-	if len(parts) != 3 {
-		return v, errors.New("Deno version " + strconv.Quote(s) + ": want three numbers")
-	}
-	for i, p := range parts {
-		if v[i], err = strconv.Atoi(p); err != nil {
-			return v, errors.New("Deno version " + strconv.Quote(s) + ": want three numbers")
-		}
-	}
-	return v, nil
-}
-
-func isOlder(a, b [3]int) bool { return slices.Compare(a[:], b[:]) < 0 }
