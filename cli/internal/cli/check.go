@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -11,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/catalog/tokenfile"
 	"github.com/codeforge-mcp/codeforge/cli/internal/docker"
-	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
+	"github.com/codeforge-mcp/codeforge/internal/typo"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -95,15 +97,38 @@ func credentialEnvironment(e *Env, w envVariables) func(string) string {
 	return w.getenv
 }
 
-// inspectTenants reads MCP_TOKENS_FILE.
+// inspectTenants reads MCP_TOKENS_FILE. It also compares the tokens with the operator's (MCP_AUTH_TOKEN) and the names
+// with the APIs of cat, which may be nil.
 func inspectTenants(w envVariables, cat *catalog.Catalog) []checkFinding {
 	path := w.getenv("MCP_TOKENS_FILE")
 	if path == "" {
 		return nil
 	}
-	_, problems, err := doctor.ReadTenants(path, w.getenv("MCP_AUTH_TOKEN"), cat)
+	data, err := os.ReadFile(path) //nolint:gosec // the user's own setting
 	if err != nil {
-		return []checkFinding{{Severity: "error", File: path, Text: err.Error()}}
+		return []checkFinding{{Severity: "error", File: path, Text: "MCP_TOKENS_FILE: " + err.Error()}}
+	}
+	list, problems := tokenfile.Parse(data, path)
+	own := sha256.Sum256([]byte(w.getenv("MCP_AUTH_TOKEN")))
+	known := convert.Each(cat.APIs(), func(a *catalog.API) string { return a.Name })
+	for _, t := range list {
+		at := "tenants." + t.Name
+		// A tenant with this token would have the operator's rights.
+		if t.HasToken(own) {
+			problems = append(problems, catalog.Problem{File: path, Field: at + ".tokens", Found: "the value of MCP_AUTH_TOKEN",
+				Want: "another token: that one is the operator's"})
+		}
+		for _, name := range t.APIs {
+			if cat == nil || cat.API(name) != nil {
+				continue
+			}
+			p := catalog.Problem{File: path, Field: at + ".apis", Found: fmt.Sprintf("%q, which is not an API", name),
+				Severity: catalog.Warning}
+			if near := typo.NearestOf(name, len(name)/2, known); near != "" {
+				p.Want = fmt.Sprintf("did you mean %q?", near)
+			}
+			problems = append(problems, p)
+		}
 	}
 	return convert.Each(problems, problemFinding)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/cli/internal/doctor"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -352,15 +351,6 @@ func TestInspect(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(cat.APIs()) != 1 {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	w, err := readVariables(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, f := range otherSettings(e, w) { // doctor says the same of .env
-		if line := map[doctor.Status]string{doctor.Warn: "warning", doctor.Fail: "error"}[f.Status] + ": " + f.Text; line != want[i] {
-			t.Errorf("doctor: %s, want %s", line, want[i])
-		}
 	}
 }
 

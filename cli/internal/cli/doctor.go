@@ -47,18 +47,19 @@ Exit codes: 0 no check failed (there may be warnings) and every attack was held;
 		if err != nil {
 			return err
 		}
-		c := doctor.Config{State: dir, APIs: *apis, Dotenv: e.inHome(dotenvFile), Bin: *bin, Offline: *offline}
+		c := doctor.Config{State: dir, Dotenv: e.inHome(dotenvFile), Bin: *bin, Offline: *offline}
 		w, err := readVariables(e)
 		if err == nil {
 			c.Settings, err = settings.Parse(w.getenv)
 		}
-		c.SettingsErr, c.Environ, c.Getenv = err, e.Environ, credentialEnvironment(e, w)
+		c.SettingsErr, c.Environ = err, e.Environ
 		c.Project = w.getenv("COMPOSE_PROJECT_NAME")
 		c.OwnAPIs = flags.Changed("apis")
 		c.Deno, c.Port = w.getenv("DENO_PATH"), c.Settings.MCPPort
 		c.Python = w.getenv("PYTHON_PATH")
-		c.OtherSettings = otherSettings(e, w)
-		c.Container = w.getenv("CODEFORGE_CONTAINER") == "1"
+		if c.Container = e.isInContainer(); !c.Container {
+			c.Problems, c.Catalog = inspectConfig(e, *apis)
+		}
 		if c.Server, err = (serverTarget{flags: flags, state: state, url: new(string)}).newConfig(e); err != nil {
 			c.Server = mcpclient.Config{State: dir, Fallback: "http://127.0.0.1:8080/mcp"}
 		}
@@ -68,19 +69,6 @@ Exit codes: 0 no check failed (there may be warnings) and every attack was held;
 		return printExamination(cmd.Context(), e, c, *asJSON)
 	}
 	return c
-}
-
-// otherSettings returns the findings of check in .env besides wrong values.
-func otherSettings(e *Env, w envVariables) []doctor.Finding {
-	var out []doctor.Finding
-	for _, f := range append(findMisspelt(e), findMissing(w)...) {
-		status := doctor.Warn
-		if f.Severity == "error" {
-			status = doctor.Fail
-		}
-		out = append(out, doctor.Finding{Check: "settings", Status: status, Text: f.Text})
-	}
-	return out
 }
 
 // printAttacks runs the attacks and prints their table.

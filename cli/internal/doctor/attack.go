@@ -62,7 +62,7 @@ func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	}
 	defer s.Close()
 	t := attackTarget{
-		session: s, url: c.Server.Fallback, token: c.Server.Token, host: activeHost(c),
+		session: s, url: c.Server.Fallback, token: c.Server.Token, host: activeHost(c.Catalog),
 		memory: c.Settings.Memory, open: c.Settings.YOLO,
 	}
 	if c.Server.URL != "" {
@@ -81,8 +81,7 @@ func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 }
 
 // activeHost returns a host of an active API on port 443, or "".
-func activeHost(c Config) string {
-	cat, _ := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv}) // doctor without --attack reports the mistakes
+func activeHost(cat *catalog.Catalog) string {
 	for _, a := range cat.APIs() {
 		for _, h := range a.Hosts {
 			if a.Active && !strings.Contains(h.String(), "*") && h.Port() == 0 {

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
@@ -117,19 +116,22 @@ func TestRunAttacks(t *testing.T) {
 	defer web.Close()
 	state, err := statedir.CreateDir(t.TempDir())
 	testkit.Must(t, err)
-	apis := t.TempDir()
-	for name, text := range map[string]string{
-		"a": `{"description": "x", "domains": ["*.wild.test", "port.test:8443"]}`, "b": `{"description": "x", "domains": ["plain.test"]}`,
-	} {
-		testkit.Must(t, os.Mkdir(filepath.Join(apis, name), 0o700))
-		testkit.Must(t, os.WriteFile(filepath.Join(apis, name, "config.json"), []byte(text), 0o600))
+	list := []*catalog.API{{Name: "a", Active: true}, {Name: "b", Active: true}, {Name: "c"}}
+	for i, hosts := range [][]string{{"*.wild.test", "port.test:8443"}, {"plain.test"}, {"off.test"}} {
+		for _, host := range hosts {
+			h, err := catalog.ParseHostPattern(host)
+			testkit.Must(t, err)
+			list[i].Hosts = append(list[i].Hosts, h)
+		}
 	}
-	c := Config{State: state, APIs: apis, Server: mcpclient.Config{URL: web.URL, State: state, Token: secret.New("token")}, Settings: settings.Settings{Memory: 1 << 30}}
-	if got := activeHost(c); got != "plain.test" {
-		t.Errorf("the host is %q", got)
+	c := Config{
+		State: state, Catalog: catalog.NewNamesOnly(list), Settings: settings.Settings{Memory: 1 << 30},
+		Server: mcpclient.Config{URL: web.URL, State: state, Token: secret.New("token")},
 	}
-	if got := activeHost(Config{APIs: filepath.Join(apis, "a")}); got != "" {
-		t.Errorf("without APIs the host is %q", got)
+	for want, cat := range map[string]*catalog.Catalog{"plain.test": c.Catalog, "": catalog.NewNamesOnly([]*catalog.API{list[0], list[2]})} {
+		if got := activeHost(cat); got != want {
+			t.Errorf("the host is %q, want %q", got, want)
+		}
 	}
 	run := func() (got []AttackOutcome) {
 		testkit.Must(t, RunAttacks(t.Context(), c, func(o AttackOutcome) { got = append(got, o) }))

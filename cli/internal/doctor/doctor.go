@@ -1,8 +1,8 @@
 // Package doctor checks all that CodeForge needs on this machine, and explains how to fix problems.
 //
 // It changes nothing. If embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
-// and stops it. Its only requests are one HEAD, without a credential, to each host of an active API. If CodeForge runs,
-// its proxy makes them.
+// and stops it. If CodeForge runs, its proxy makes one HEAD request, without a credential, to each host of an active
+// API.
 //
 // Attack instead tries every attack that needs no hostile server on the user's running CodeForge. These attacks reach
 // no API and use no credential. They use names below .invalid, which have no owner (RFC 2606), addresses reserved for
@@ -13,10 +13,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/internal/version"
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // Status is the result of a check.
@@ -45,7 +47,6 @@ type Finding struct {
 // Config configures the checks.
 type Config struct {
 	State statedir.Dir
-	APIs  string
 	// OwnAPIs means that the user named the folder of APIs. The running CodeForge may use another one.
 	OwnAPIs bool
 	// Dotenv is the path of .env.
@@ -58,15 +59,14 @@ type Config struct {
 	Python  string
 	Port    int
 	Environ []string
-	// Getenv looks up credentials in the environment. It is nil if CodeForge runs in Docker.
-	Getenv func(string) string
 	// Project is the name of Docker's stack, or "".
 	Project string
 	// Settings are the parsed settings. SettingsErr is the reason if they could not be parsed.
 	Settings    settings.Settings
 	SettingsErr error
-	// OtherSettings are further problems of the settings: unknown names, and missing files.
-	OtherSettings []Finding
+	// Problems are the findings of codeforge check. Catalog has the APIs; it is nil if their folder is missing.
+	Problems []proxyapi.InspectedProblem
+	Catalog  *catalog.Catalog
 	// Server is the server to ask if no supervisor runs on State: Docker's published port.
 	Server mcpclient.Config
 	// Container means that this is mcp-server's container, from which the machine cannot be checked.

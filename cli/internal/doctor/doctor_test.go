@@ -166,14 +166,10 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	var checks []string
-	failed := 0
-	RunChecks(context.Background(), Config{State: state, APIs: "nowhere", Dotenv: "nowhere", Offline: true, Getenv: func(string) string { return "" }, Environ: os.Environ()}, func(f Finding) {
+	RunChecks(context.Background(), Config{State: state, Dotenv: "nowhere", Offline: true, Environ: os.Environ()}, func(f Finding) {
 		checks = append(checks, f.Check)
-		if f.Status == Fail && f.Check == "apis" {
-			failed++
-		}
 	})
-	if checks[0] != "codeforge" || checks[len(checks)-1] != "hosts" || failed != 1 {
-		t.Errorf("checks %q, failed %d", checks, failed)
+	if checks[0] != "codeforge" || checks[len(checks)-1] != "hosts" {
+		t.Errorf("checks %q", checks)
 	}
 }

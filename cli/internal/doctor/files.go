@@ -6,14 +6,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/cli/internal/embedded"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
@@ -82,40 +81,34 @@ func checkPort(ctx context.Context, c Config) []Finding {
 	return []Finding{newOK("port", fmt.Sprintf("%d is free", c.Port))}
 }
 
-// checkConfiguration checks .env, apis/ and the tenants like codeforge check.
+// checkConfiguration reports the findings of codeforge check, and the number of active APIs.
 func checkConfiguration(_ context.Context, c Config) []Finding {
 	var out []Finding
-	var mistakes settings.Error
-	switch {
-	case errors.As(c.SettingsErr, &mistakes):
-		for _, m := range mistakes {
-			out = append(out, newFailure("settings", m.Name+": "+m.Found, m.Want))
-		}
-	case c.SettingsErr != nil:
-		out = append(out, newFailure("settings", c.SettingsErr.Error(), ""))
-	case len(c.OtherSettings) == 0:
-		out = append(out, newOK("settings", "every value is valid"))
-	}
-	out = append(out, c.OtherSettings...)
-	if _, err := os.Stat(c.APIs); errors.Is(err, fs.ErrNotExist) {
-		return append(out, newFailure("apis", "there is no folder "+c.APIs, "codeforge init creates it"))
-	}
-	cat, problems := catalog.Load(c.APIs, catalog.Options{Getenv: c.Getenv})
-	for _, p := range problems {
-		f := Finding{Check: "apis", Status: Fail, Text: p.String()}
-		if p.Severity == catalog.Warning {
+	valid := []Finding{newOK("settings", "every value is valid")}
+	for _, p := range c.Problems {
+		f := Finding{Check: "apis", Status: Fail, Text: p.Text}
+		if p.Severity == "warning" {
 			f.Status = Warn
+		}
+		switch p.File {
+		case filepath.Base(c.Dotenv):
+			f.Check, valid = "settings", nil
+		case c.Settings.MCPTokensFile:
+			f.Check = "tenants"
 		}
 		out = append(out, f)
 	}
+	out = append(valid, out...)
+	if c.Catalog == nil {
+		return out
+	}
 	active := 0
-	for _, a := range cat.APIs() {
+	for _, a := range c.Catalog.APIs() {
 		if a.Active {
 			active++
 		}
 	}
-	out = append(out, newOK("apis", fmt.Sprintf("%d of %d active", active, len(cat.APIs()))))
-	return append(out, checkTenants(c, cat)...)
+	return append(out, newOK("apis", fmt.Sprintf("%d of %d active", active, len(c.Catalog.APIs()))))
 }
 
 // secretSettings are the settings that other users must not read.

@@ -48,7 +48,7 @@ func TestOutside(t *testing.T) {
 	defer srv.Close()
 	text := func(offline bool) string {
 		var b strings.Builder
-		for _, f := range checkOutside(t.Context(), Config{Server: mcpclient.Config{Socket: socket}, APIs: "nowhere", Offline: offline}) {
+		for _, f := range checkOutside(t.Context(), Config{Server: mcpclient.Config{Socket: socket}, Offline: offline}) {
 			fmt.Fprintf(&b, "%s|%s|%s|%s\n", f.Check, f.Status, f.Text, f.Fix)
 		}
 		return b.String()
