@@ -49,7 +49,7 @@ var screens = []screen{
 	{"Error: a method that is restricted", "", "codeforge run delete.ts"},
 	{"Error: a slip in the host", "", "codeforge run slip.ts"},
 	{"Error: a port that is not open", "", "codeforge run port.ts"},
-	{"Error: what code cannot do", "", "codeforge run process.ts || codeforge run package.ts || codeforge run commonjs.ts || codeforge run --timeout 1 endless.ts"},
+	{"Error: what code cannot do", "", "codeforge run process.ts || codeforge run package.ts || codeforge run commonjs.ts || codeforge run --timeout 1s endless.ts"},
 	{"Error: a misspelt command line", "", "codeforge stauts || codeforge api tset github || codeforge run --recept repos.ts"},
 	{"Error: a run that there was not", "", "codeforge logs --run rnone"},
 	{"Error: an explicit choice that does not run", "It is not replaced by the CodeForge that runs.", "codeforge status --state elsewhere || codeforge run --state elsewhere repos.ts"},

@@ -169,22 +169,6 @@ func TestWithArguments(t *testing.T) {
 	}
 }
 
-// TestSeconds: --timeout takes a time or a number of seconds.
-func TestSeconds(t *testing.T) {
-	for text, want := range map[string]time.Duration{"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
-		var s secondsFlag
-		if err := s.Set(text); err != nil || time.Duration(s) != want {
-			t.Errorf("%s: %v, %v", text, time.Duration(s), err)
-		}
-	}
-	for _, bad := range []string{"", "soon", "0", "-3", "-1s", "NaN", "1e99", "inf"} {
-		var s secondsFlag
-		if err := s.Set(bad); err == nil {
-			t.Errorf("%q: %v", bad, time.Duration(s))
-		}
-	}
-}
-
 // TestSince: --since takes a time back, a day or a time.
 func TestSince(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

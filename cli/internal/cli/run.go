@@ -10,9 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -46,7 +44,6 @@ be run; 130 interrupted; 2 wrong command line.`,
 		Args:    cobra.ArbitraryArgs,
 	}
 	t := targetFlags(c.Flags())
-	var timeout secondsFlag
 	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")
 	apis := c.Flags().String("apis", "", "`NAMES` of the APIs the run may use, separated by commas (default: all)")
 	dryRun := c.Flags().Bool("dry-run", false, "send only reads, and make a plan of the writes: see codeforge plan")
@@ -55,13 +52,16 @@ be run; 130 interrupted; 2 wrong command line.`,
 	receipt := c.Flags().Bool("receipt", false, "print the run's receipt: its exchanges")
 	named := c.Flags().String("language", "",
 		"language `L` of the script, typescript or python (default: by its name)")
-	c.Flags().Var(&timeout, "timeout", "time limit, e.g. `30s`, or seconds (default: TIMEOUT_DEFAULT)")
+	timeout := c.Flags().Duration("timeout", 0, "time limit, e.g. `30s` or 2m (default: TIMEOUT_DEFAULT)")
 	asJSON := jsonFlag(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		written := strings.ToLower(*named)
 		if written != "" && !slices.Contains(languages, written) {
 			return usageError("--language %q%s", written, didYouMean(written, "", languages))
+		}
+		if *timeout < 0 {
+			return usageError("--timeout %s: want a time like 30s or 2m", *timeout)
 		}
 		language := sandboxapi.Language(written)
 		script, hasStdin := *code, true
@@ -91,7 +91,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 		}
 		r, err := executeRun(ctx, e, c, mcpclient.Run{
 			Code: withArguments(script, args), Language: language, APIs: splitList(*apis),
-			Timeout: time.Duration(timeout).Seconds(), DryRun: *dryRun, Input: input,
+			Timeout: timeout.Seconds(), DryRun: *dryRun, Input: input,
 		}, *out)
 		// A run that ended before Ctrl-C keeps its own exit code.
 		if ctx.Err() != nil && (r.Exit == nil || r.Exit.Reason == sandboxapi.Cancelled) {
@@ -107,31 +107,6 @@ be run; 130 interrupted; 2 wrong command line.`,
 
 // languages are the values of --language.
 var languages = []string{string(sandboxapi.LanguageTypeScript), string(sandboxapi.LanguagePython)}
-
-// secondsFlag is a flag for a time: 30s, 2m, or a number of seconds.
-type secondsFlag time.Duration
-
-func (s *secondsFlag) String() string {
-	if *s == 0 {
-		return "" // help then shows no default
-	}
-	return time.Duration(*s).String()
-}
-
-// Type returns the name of the value for messages.
-func (s *secondsFlag) Type() string { return "duration" }
-
-func (s *secondsFlag) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if n, nerr := strconv.ParseFloat(text, 64); err != nil && nerr == nil && n < 1e6 {
-		d, err = time.Duration(n*float64(time.Second)), nil
-	}
-	if err != nil || d <= 0 {
-		return errors.New("want a time like 30s or 2m, or a number of seconds")
-	}
-	*s = secondsFlag(d)
-	return nil
-}
 
 // withArguments puts the arguments of a script before its code, on the first line, so that line numbers stay. A model's
 // code has no arguments, so code without arguments stays unchanged.
