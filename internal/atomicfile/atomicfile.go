@@ -40,6 +40,22 @@ func Fill(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	return SyncDir(filepath.Dir(path))
 }
 
+// Create creates a file and its folder. It returns an error that matches fs.ErrExist if there is a file already.
+func Create(path string, data []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // only the files in it are secret
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil { // an incomplete file would block the next try
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
+}
+
 // SyncDir makes a folder's list of files durable, on systems that support it.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" { // Windows cannot flush folders

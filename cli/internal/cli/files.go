@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -56,7 +57,7 @@ func saveRunFile(dir, name string, data []byte) error {
 	if !sandboxapi.IsFileName(name) || !filepath.IsLocal(name) {
 		return fmt.Errorf("%q is not a name for a file", name)
 	}
-	if err := writeNew(filepath.Join(dir, name), data, 0o644); err != nil {
+	if err := atomicfile.Create(filepath.Join(dir, name), data, 0o644); err != nil {
 		return fmt.Errorf("saving a file of the run: %w", err)
 	}
 	return nil

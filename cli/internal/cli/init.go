@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 )
 
@@ -61,7 +61,7 @@ func writeHome(base string) (made, kept []string, err error) {
 		{filepath.Join(base, "apis", "example", "config.json.example"), exampleConfig, 0o644},
 		{filepath.Join(base, dotenvFile), dotenvTemplate(), 0o600},
 	} {
-		switch err := writeNew(f.path, []byte(f.text), f.mode); {
+		switch err := atomicfile.Create(f.path, []byte(f.text), f.mode); {
 		case errors.Is(err, fs.ErrExist):
 			kept = append(kept, f.path)
 		case err != nil:
@@ -71,22 +71,6 @@ func writeHome(base string) (made, kept []string, err error) {
 		}
 	}
 	return made, kept, nil
-}
-
-// writeNew creates a file and its folder. It never overwrites a file, such as the user's settings.
-func writeNew(path string, text []byte, mode fs.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // only the files in it are secret
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err != nil { // the next init would keep an incomplete file
-		return errors.Join(err, os.Remove(path))
-	}
-	return nil
 }
 
 // dotenvTemplate lists every setting with its default, commented out.

@@ -15,6 +15,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpconfig"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 )
@@ -241,7 +242,7 @@ func keepCopy(apis, path string, text []byte, now time.Time) (string, error) {
 	}
 	name := strings.TrimLeft(filepath.Base(path), ".") + "." + now.Format("20060102-150405") + ".bak"
 	backup := filepath.Join(folder, name)
-	if err := writeNew(backup, text, 0o600); err != nil {
+	if err := atomicfile.Create(backup, text, 0o600); err != nil {
 		return "", fmt.Errorf("keeping a copy: %w", err)
 	}
 	return backup, nil

@@ -51,19 +51,9 @@ func ReplaceConfig(path string, before, after []byte, keep time.Time) (backup st
 		}
 	} else if mode = info.Mode().Perm(); !keep.IsZero() {
 		backup = path + "." + keep.Format("20060102-150405") + ".bak"
-		if err := writeNew(backup, have, mode); err != nil {
+		if err := atomicfile.Create(backup, have, mode); err != nil {
 			return "", fmt.Errorf("keeping a copy: %w", err)
 		}
 	}
 	return backup, atomicfile.Write(path, after, mode)
-}
-
-// writeNew writes a file that must not exist.
-func writeNew(path string, text []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Chmod(mode), f.Close())
 }

@@ -3,11 +3,8 @@ package mcpconfig
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
+	"net/url"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -157,9 +154,6 @@ func FindIndex(ctx context.Context, environ []string, uv string) (string, error)
 	return found, nil
 }
 
-// maxListing bounds an index's list of one package's files, in bytes.
-const maxListing = 64 << 20
-
 // ListPackage returns the hosts of a package's files, besides the index's, and its newest version with a wheel (PEP
 // 691). A preview is the newest version only if the package has no other.
 func (x Index) ListPackage(ctx context.Context, pkg string) (hosts []string, newest string, err error) {
@@ -167,26 +161,9 @@ func (x Index) ListPackage(ctx context.Context, pkg string) (hosts []string, new
 		return nil, "", ErrNoIndex
 	}
 	pkg, _, _ = strings.Cut(pkg, "[")
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	address := strings.TrimRight(x.URL, "/") + "/" + pypiname.FoldName(pkg) + "/"
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	base, err := url.Parse(strings.TrimRight(x.URL, "/") + "/" + pypiname.FoldName(pkg) + "/")
 	if err != nil {
 		return nil, "", errors.New("the package index is not an address")
-	}
-	base := req.URL
-	req.Header.Set("Accept", "application/vnd.pypi.simple.v1+json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, "", errors.New("the package index cannot be reached")
-	}
-	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
-		return nil, "", fmt.Errorf("the package index has no %s", pkg)
-	default:
-		return nil, "", fmt.Errorf("the package index answers %d for %s", resp.StatusCode, pkg)
 	}
 	var list struct {
 		Files []struct {
@@ -194,8 +171,10 @@ func (x Index) ListPackage(ctx context.Context, pkg string) (hosts []string, new
 			Yanked        any
 		}
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxListing)).Decode(&list); err != nil {
-		return nil, "", errors.New("the package index does not list files as JSON (PEP 691)")
+	// PEP 691.
+	err = fetchJSON(ctx, "package index", base.String(), "application/vnd.pypi.simple.v1+json", pkg, &list)
+	if err != nil {
+		return nil, "", err
 	}
 	for _, f := range list.Files {
 		parts := strings.Split(f.Filename, "-")

@@ -71,32 +71,47 @@ func (r Registry) ResolveVersion(ctx context.Context, pkg, wanted string) (strin
 	if r == "" {
 		return "", ErrNoRegistry
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
 	// A scoped name has a slash, which the registry expects escaped.
 	address := strings.TrimRight(string(r), "/") + "/" + url.PathEscape(pkg) + "/" + url.PathEscape(wanted)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return "", errors.New("PACKAGE_REGISTRY is not an address")
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", errors.New("the package registry cannot be reached")
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusNotFound {
-		return "", fmt.Errorf("the package registry has no %s %s", pkg, wanted)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the package registry answers %d for %s %s", resp.StatusCode, pkg, wanted)
-	}
 	var about struct {
 		Version string `json:"version"`
 	}
-	const most = 4 << 20
-	err = json.NewDecoder(io.LimitReader(resp.Body, most)).Decode(&about)
-	if err != nil || !exact.MatchString(about.Version) {
+	err := fetchJSON(ctx, "package registry", address, "application/json", pkg+" "+wanted, &about)
+	if err != nil {
+		return "", err
+	}
+	if !exact.MatchString(about.Version) {
 		return "", fmt.Errorf("the package registry names no version of %s", pkg)
 	}
 	return about.Version, nil
+}
+
+// maxListing bounds an answer in bytes. Packages of PyPI with many versions have lists of several megabytes.
+const maxListing = 64 << 20
+
+// fetchJSON reads the answer of a registry about a package. name is the registry's name in messages.
+func fetchJSON(ctx context.Context, name, address, accept, pkg string, to any) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("the %s is not an address", name)
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("the %s cannot be reached", name)
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return fmt.Errorf("the %s has no %s", name, pkg)
+	default:
+		return fmt.Errorf("the %s answers %d for %s", name, resp.StatusCode, pkg)
+	}
+	if json.NewDecoder(io.LimitReader(resp.Body, maxListing)).Decode(to) != nil {
+		return fmt.Errorf("the %s does not answer with %s for %s", name, accept, pkg)
+	}
+	return nil
 }

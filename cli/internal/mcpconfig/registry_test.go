@@ -30,10 +30,10 @@ func TestResolveVersion(t *testing.T) {
 		{Registry(s.URL), "^1", 404, "", "the package registry has no @a/b ^1", false},
 		{Registry(s.URL), "", 500, "", "the package registry answers 500 for @a/b latest", false},
 		{Registry(s.URL), "", 200, `{"version":"latest"}`, "the package registry names no version of @a/b", false},
-		{Registry(s.URL), "", 200, `{"version":"1.2.3"`, "the package registry names no version of @a/b", false},
-		{Registry(s.URL), "", 200, "[]", "the package registry names no version of @a/b", false},
+		{Registry(s.URL), "", 200, `{"version":"1.2.3"`, "the package registry does not answer with application/json for @a/b latest", false},
+		{Registry(s.URL), "", 200, "[]", "the package registry does not answer with application/json for @a/b latest", false},
 		{"", "", 200, "", ErrNoRegistry.Error(), false},
-		{"http://%zz", "", 200, "", "PACKAGE_REGISTRY is not an address", false},
+		{"http://%zz", "", 200, "", "the package registry is not an address", false},
 		{Registry(s.URL), "", 200, "", "the package registry cannot be reached", true},
 	} {
 		if status, body = c.status, c.body; c.closeBefore {
@@ -89,7 +89,7 @@ func TestListPackageFails(t *testing.T) {
 	}{
 		{"", 200, "", ErrNoIndex.Error()}, {"http://%zz", 200, "", "the package index is not an address"},
 		{s.URL, 404, "", "the package index has no a"}, {s.URL, 503, "", "the package index answers 503 for a"},
-		{s.URL, 200, "<html>", "the package index does not list files as JSON (PEP 691)"},
+		{s.URL, 200, "<html>", "the package index does not answer with application/vnd.pypi.simple.v1+json for a"},
 		{s.URL, 200, `{"files":[{"filename":"a-9.0-py3-none-any.whl","url":"http://%zz"},{"filename":"a-8.0-any.whl","url":"x"},{"filename":"a-7.0.tar.gz","url":"x"},` +
 			`{"filename":"a-6.0-py3-none-any.whl","url":"x","yanked":"bad"},{"filename":"a-5.0-py3-none-any.whl","url":"https://files.test/x","yanked":false},` +
 			`{"filename":"a-4.0-py3-none-any.whl","url":"https://files.test/y"}]}`, "[files.test] 5.0"},
