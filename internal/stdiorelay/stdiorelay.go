@@ -4,6 +4,7 @@ package stdiorelay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,11 +19,17 @@ func RelayStdio(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", path, err)
 	}
-	defer c.Close()
 	// docker exec prints its own errors: Hello proves that the relay runs and is connected.
 	if _, err := io.WriteString(stdout, Hello); err != nil {
-		return err
+		return errors.Join(err, c.Close())
 	}
+	RelayConn(ctx, c, stdin, stdout)
+	return nil
+}
+
+// RelayConn relays a connection until either side ends it, or ctx ends. It closes the connection.
+func RelayConn(ctx context.Context, c net.Conn, stdin io.Reader, stdout io.Writer) {
+	defer c.Close()
 	ended := make(chan struct{}, 2)
 	go func() { _, _ = io.Copy(c, stdin); ended <- struct{}{} }()
 	go func() { _, _ = io.Copy(stdout, c); ended <- struct{}{} }()
@@ -30,5 +37,4 @@ func RelayStdio(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 	case <-ended:
 	case <-ctx.Done():
 	}
-	return nil
 }

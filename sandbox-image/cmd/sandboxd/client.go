@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 
 	"github.com/codeforge-mcp/codeforge/internal/health"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
+	"github.com/codeforge-mcp/codeforge/internal/stdiorelay"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -34,7 +33,8 @@ func dialSocket(ctx context.Context, socket string) (net.Conn, error) {
 	return conn, nil
 }
 
-func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) error {
+// attachStdio relays one connection to sandboxd. docker-shim starts it for mcp-server.
+func attachStdio(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	socket, err := parseSocket(flag.NewFlagSet("attach", flag.ContinueOnError), args)
 	if err != nil {
 		return err
@@ -43,12 +43,8 @@ func attachStdio(ctx context.Context, args []string, stdin, stdout *os.File) err
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	err = attach.PassPipes(conn.(*net.UnixConn), stdin, stdout)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	stdiorelay.RelayConn(ctx, conn, stdin, stdout)
+	return nil
 }
 
 func checkHealth(ctx context.Context, args []string, stdout io.Writer) error {

@@ -17,6 +17,7 @@ var allowed = []string{
 	"github.com/codeforge-mcp/codeforge/internal/hostname",   // of settings
 	"github.com/codeforge-mcp/codeforge/internal/typo",       // of settings
 	"github.com/codeforge-mcp/codeforge/internal/health",     // of health
+	"github.com/codeforge-mcp/codeforge/internal/stdiorelay", // of attach
 	"github.com/codeforge-mcp/codeforge/internal/logline", "github.com/codeforge-mcp/codeforge/internal/safetext",
 	"github.com/codeforge-mcp/codeforge/internal/proc", "github.com/codeforge-mcp/codeforge/internal/privilege",
 	"github.com/codeforge-mcp/codeforge/internal/python",     // looks for it

@@ -5,7 +5,7 @@
 //	               [--code DIR] [--owner FILE] [--servers N] [--server-memory BYTES] [--bridge PATH]
 //	               [--packages DIR] [--programs DIR] [--typescript DIR] [--uv PATH]
 //	               [--listen ADDR --identity DIR] [--drain TIME] [--health ADDR --authority ADDR [--closed ADDR]]
-//	sandboxd attach --socket SOCKET                   passes its stdio to serve, and exits when serve is done with it
+//	sandboxd attach --socket SOCKET                   relays its stdio to serve until either side ends it
 //	sandboxd health --socket SOCKET [--linger TIME]   exits 0 when runs can be served
 //	sandboxd hold [--announce FILE]                   sets up and owns the network namespace of the container
 //	sandboxd hold --check [--linger TIME]             exits 0 when that namespace is set up

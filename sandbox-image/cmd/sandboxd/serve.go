@@ -24,7 +24,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/internal/version"
 	sandboximage "github.com/codeforge-mcp/codeforge/sandbox-image"
-	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/attach"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/confine"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/endpoint"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
@@ -164,7 +163,7 @@ func serveRuns(ctx context.Context, args []string, getenv func(string) string, s
 		"socket", f.socket)
 	serving = true
 	served := make(chan error, 3)
-	go func() { served <- server.Serve(attach.Listener{Listener: socket}, endpoint.NewPeerCheck(0, owner)) }()
+	go func() { served <- server.Serve(socket, endpoint.NewPeerCheck(0, owner)) }()
 	if far != nil {
 		go func() { served <- server.Serve(far, nil) }()
 	}
