@@ -131,9 +131,7 @@ func TestHistory(t *testing.T) {
 			if err := w.Process.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			kept()
-			tool(1, []string{"is not running"}, "runs", "rm", run, "--yes")
-			tool(1, []string{"cannot show new exchanges"}, "logs", "--follow")
+			tool(1, nil, "runs")
 			keptLeaks(t, w)
 			up := func(history string) {
 				t.Helper()
@@ -156,7 +154,11 @@ func TestHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-w.Process.Done()
+			up("full")
 			kept()
+			if err := w.Process.Stop(); err != nil {
+				t.Fatal(err)
+			}
 			up("off")
 			tool(1, []string{"HISTORY=off"}, "runs")
 			tool(1, []string{"HISTORY=off"}, "receipt", run)

@@ -165,11 +165,10 @@ const maxReceipts = 100_000
 // does not match them. Receipts are optional: errors end the list.
 func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownCheckpoint {
 	var known []ledger.KnownCheckpoint
-	rec, err := o.target.openRecord(ctx, e)
+	rec, err := o.target.connectOperator(ctx, e)
 	if err != nil {
 		return nil
 	}
-	defer rec.Close()
 	for cursor := ""; len(known) < maxReceipts; {
 		page, err := rec.Runs(ctx, operatorapi.RunFilter{Limit: 1000}, cursor) //nolint:mnd // the most there can be
 		if err != nil {

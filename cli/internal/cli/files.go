@@ -8,12 +8,13 @@ import (
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // printRunFiles prints the files of a run, and saves them if the user names a folder.
-func (o *runsOptions) printRunFiles(ctx context.Context, e *Env, rec runHistory, ids []string) error {
-	d, err := rec.findRun(ctx, ids[0])
+func (o *runsOptions) printRunFiles(ctx context.Context, e *Env, rec operatorapi.Client, ids []string) error {
+	d, err := findRun(ctx, rec, ids[0])
 	if err != nil {
 		return err
 	}

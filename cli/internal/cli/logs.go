@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -86,13 +85,9 @@ type logsOptions struct {
 
 func (o logsOptions) showLogs(ctx context.Context, e *Env) error {
 	p := newPainter(e, e.Stdout)
-	rec, err := o.target.openRecord(ctx, e)
+	rec, err := o.target.connectOperator(ctx, e)
 	if err != nil {
 		return err
-	}
-	defer rec.Close()
-	if o.follow && rec.stopped {
-		return errors.New("CodeForge does not run, so --follow cannot show new exchanges; start it with codeforge up")
 	}
 	status, err := rec.History(ctx)
 	if err == nil && status.Mode == "off" {
@@ -111,13 +106,15 @@ func (o logsOptions) showLogs(ctx context.Context, e *Env) error {
 	}
 	// Without exchanges, an unknown run would look like a silent one.
 	if err == nil && n == 0 && o.filter.Run != "" && proxyapi.IsRunID(o.filter.Run) {
-		_, err = rec.findRun(ctx, o.filter.Run) // a run without exchanges is known too
+		_, err = findRun(ctx, rec, o.filter.Run) // a run without exchanges is known too
 	}
 	return err
 }
 
 // listExchanges calls on for each recorded exchange, oldest first.
-func (o logsOptions) listExchanges(ctx context.Context, rec runHistory, on func(proxyapi.Exchange)) (n int, err error) {
+func (o logsOptions) listExchanges(
+	ctx context.Context, rec operatorapi.Client, on func(proxyapi.Exchange),
+) (n int, err error) {
 	f := o.filter
 	f.Limit, f.Oldest = 1000, o.last == 0
 	var latest []operatorapi.Exchange
@@ -152,7 +149,7 @@ const maxShown = 100_000
 
 // followExchanges shows the recorded exchanges, and then new ones after the cursor until ctx ends, each once. After a
 // gap it lists again from the last exchange.
-func (o logsOptions) followExchanges(ctx context.Context, rec runHistory, cursor string,
+func (o logsOptions) followExchanges(ctx context.Context, rec operatorapi.Client, cursor string,
 	on func(proxyapi.Exchange)) error {
 	shown := map[string]bool{}
 	show := func(x proxyapi.Exchange) {
@@ -207,8 +204,8 @@ func receiptCommand(e *Env) *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
-	c.RunE = useConnection(e, t.openRecord, func(ctx context.Context, rec runHistory, args []string) error {
-		d, err := rec.findRun(ctx, strings.Join(args, ""))
+	c.RunE = useConnection(e, t.connectOperator, func(ctx context.Context, rec operatorapi.Client, args []string) error {
+		d, err := findRun(ctx, rec, strings.Join(args, ""))
 		if err != nil {
 			return err
 		}

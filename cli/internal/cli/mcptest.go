@@ -136,11 +136,10 @@ const settle = time.Second
 
 // listRequests returns the requests that a server has sent since a time.
 func (o *mcpOptions) listRequests(ctx context.Context, e *Env, name string, since time.Time) []proxyapi.Exchange {
-	rec, err := o.target.openRecord(ctx, e)
+	rec, err := o.target.connectOperator(ctx, e)
 	if err != nil {
 		return nil
 	}
-	defer rec.Close()
 	timing.WaitFor(ctx, settle)
 	var all []proxyapi.Exchange
 	run := proxyapi.ServerPrefix + name

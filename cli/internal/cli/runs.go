@@ -51,8 +51,10 @@ line.`,
 	flags.IntVarP(&o.last, "last", "n", 50, "the last `N` runs (see --all)")
 	flags.BoolVar(&o.all, "all", false, "every run")
 	// onRecord calls run with the history.
-	onRecord := func(run func(context.Context, *Env, runHistory, []string) error) func(*cobra.Command, []string) error {
-		return useConnection(e, o.openRecord, func(ctx context.Context, rec runHistory, args []string) error {
+	onRecord := func(
+		run func(context.Context, *Env, operatorapi.Client, []string) error,
+	) func(*cobra.Command, []string) error {
+		return useConnection(e, o.openRecord, func(ctx context.Context, rec operatorapi.Client, args []string) error {
 			return run(ctx, e, rec, args)
 		})
 	}
@@ -112,15 +114,15 @@ func (o *runsOptions) checkFlags() (err error) {
 }
 
 // openRecord finds the history, if the flags are valid.
-func (o *runsOptions) openRecord(ctx context.Context, e *Env) (runHistory, error) {
+func (o *runsOptions) openRecord(ctx context.Context, e *Env) (operatorapi.Client, error) {
 	if err := o.checkFlags(); err != nil {
-		return runHistory{}, err
+		return operatorapi.Client{}, err
 	}
-	return o.target.openRecord(ctx, e)
+	return o.target.connectOperator(ctx, e)
 }
 
 // listRuns prints runs, the latest last.
-func (o *runsOptions) listRuns(ctx context.Context, e *Env, rec runHistory, _ []string) error {
+func (o *runsOptions) listRuns(ctx context.Context, e *Env, rec operatorapi.Client, _ []string) error {
 	var runs []operatorapi.Run
 	f := o.filter
 	for cursor := ""; ; {
@@ -194,8 +196,8 @@ func formatDuration(ms int64) string {
 }
 
 // showRuns prints everything that is recorded of a run.
-func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec runHistory, ids []string) error {
-	d, err := rec.findRun(ctx, ids[0])
+func (o *runsOptions) showRuns(ctx context.Context, e *Env, rec operatorapi.Client, ids []string) error {
+	d, err := findRun(ctx, rec, ids[0])
 	if err != nil {
 		return err
 	}
@@ -270,14 +272,14 @@ func printKept(w io.Writer, head string, omitted int64, tail string) {
 	}
 }
 
-func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec runHistory, ids []string) error {
+func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec operatorapi.Client, ids []string) error {
 	what := "every run"
 	if !o.all {
 		what = strings.Join(ids, ", ")
 	}
 	var filters []operatorapi.RunFilter
 	for _, id := range ids { // check all ids before the first removal
-		d, err := rec.findRun(ctx, id)
+		d, err := findRun(ctx, rec, id)
 		if err != nil {
 			return err
 		}

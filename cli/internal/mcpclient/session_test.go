@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -260,32 +259,6 @@ func TestDialCredentials(t *testing.T) {
 	testkit.Must(t, os.RemoveAll(dir.Join("logins")))
 	if _, err := DialCredentials(dir)(t.Context()); err == nil {
 		t.Error("connected without a folder")
-	}
-}
-
-// TestOpenHistory: the process answers one connection. After that, its standard error is the error.
-func TestOpenHistory(t *testing.T) {
-	dir, err := statedir.CreateDir(t.TempDir())
-	testkit.Must(t, err)
-	bin := t.TempDir()
-	if _, _, err := OpenHistory(dir, bin); err == nil || !strings.Contains(err.Error(), "starting mcp-server, which reads stored runs") {
-		t.Errorf("without the program: %v", err)
-	}
-	script := fmt.Sprintf("#!/bin/sh\n[ \"$*\" = 'history %s' ] || exit 1\nread line <&0\nprintf 'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nhi' >&0\necho ' disk full ' >&2\n", dir.Join("history"))
-	testkit.Must(t, os.WriteFile(filepath.Join(bin, "mcp-server"), []byte(script), 0o700))
-	c, stop, err := OpenHistory(dir, bin)
-	testkit.Must(t, err)
-	defer stop()
-	resp, err := c.HTTP.Get("http://x/")
-	testkit.Must(t, err)
-	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil || string(body) != "hi" {
-		t.Errorf("%q, %v", body, err)
-	}
-	c.HTTP.CloseIdleConnections()
-	if _, err = c.HTTP.Get("http://x/"); err == nil || !strings.HasSuffix(err.Error(), "mcp-server ended: disk full") { //nolint:bodyclose // it fails
-		t.Errorf("a second connection: %v", err)
 	}
 }
 

@@ -6,11 +6,9 @@
 //	mcp-server --sandbox kubernetes:NAMESPACE/SERVICE --identity DIR ...   in a cluster, without --control
 //	mcp-server health --listen ADDR [--linger TIME]
 //	mcp-server settings
-//	mcp-server history DIR
 //	mcp-server move [--history DIR] [--skills DIR] [--tenants DIR] [--pins DIR] postgres|sqlite
 //
 // settings checks the settings of all parts and ends: in Docker, before any of them starts.
-// history answers on a socket, its standard input, with the stored runs, for codeforge while no mcp-server runs.
 //
 // move copies the state between files and the Postgres of DATABASE_URL, for codeforge state move.
 //
@@ -52,9 +50,6 @@ func runServer(ctx context.Context, args []string, getenv func(string) string, s
 	}
 	if len(args) > 0 && args[0] == "move" {
 		return moveState(ctx, args[1:], getenv, os.Stdout, stderr)
-	}
-	if len(args) == 2 && args[0] == "history" {
-		return serveHistory(ctx, args[1], os.Stdin)
 	}
 	f, err := parseFlags(args, getenv, stderr)
 	if err != nil {

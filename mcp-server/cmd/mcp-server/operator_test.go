@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -165,30 +164,6 @@ func TestHistory(t *testing.T) {
 	id := check(op)
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
-	}
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), ""), os.NewFile(uintptr(fds[1]), "")
-	conn, err := net.FileConn(ours)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- serveHistory(t.Context(), dir, theirs) }()
-	reader := operatorapi.Client{HTTP: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return conn, nil
-	}}}}
-	check(reader)
-	if _, err := reader.RemoveRuns(t.Context(), operatorapi.RunFilter{}); err == nil || !strings.Contains(err.Error(), "is not running") {
-		t.Errorf("a reader removes: %v", err)
-	}
-	for _, f := range []interface{ Close() error }{conn, ours, theirs} {
-		_ = f.Close()
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 	p.launch(t, nil, "--history", dir)
 	check(op)

@@ -195,37 +195,6 @@ func (s *Store) Close(ctx context.Context) {
 	}
 }
 
-// OpenForReading opens the file of a store for reading, while nobody writes it. It brings an older file to this version
-// first, as a start of CodeForge does.
-func OpenForReading(dir string) (*Store, error) {
-	reader, err := database.OpenReader(dir)
-	isCurrent := false
-	if err == nil {
-		isCurrent, err = reader.IsCurrent(context.Background(), database.Migrations)
-	}
-	if err == nil && !isCurrent {
-		var older *database.DB
-		// A reader cannot migrate, because it opens the file read-only.
-		if older, err = database.OpenFile(dir, database.Migrations); err == nil {
-			err = errors.Join(reader.Close(), older.Close())
-		}
-		if err == nil {
-			reader, err = database.OpenReader(dir)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filepath.Join(dir, database.Name), err)
-	}
-	s := &Store{
-		cfg: Config{Dir: dir, Mode: Full}, reader: reader,
-		opened: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{}),
-	}
-	s.feed.beginChange()
-	close(s.opened)
-	close(s.ended)
-	return s, nil
-}
-
 // nextNumber returns a number greater than all earlier ones. It is a time in microseconds since 1970. Its remainder is
 // the replica's number, so that two replicas of Postgres never return the same number. Other processes may: see
 // putNumbered.
@@ -309,9 +278,8 @@ func (s *Store) Status(ctx context.Context) (operatorapi.Status, error) {
 		ctx, cancel = context.WithTimeout(ctx, statusTime)
 		defer cancel()
 	}
-	if s.queue != nil { // then the lists contain all events before the cursor
-		_ = s.writeAndWait(ctx, func(context.Context, *writeTransaction) error { return nil }) // a problem is reported below
-	}
+	// Then the lists contain all events before the cursor. A problem is reported below.
+	_ = s.writeAndWait(ctx, func(context.Context, *writeTransaction) error { return nil })
 	db, err := s.readConn(ctx)
 	if err == nil {
 		var oldest sql.NullInt64

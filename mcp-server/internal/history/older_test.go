@@ -43,9 +43,5 @@ func TestOlder(t *testing.T) {
 			t.Errorf("%+v %v", list, err)
 		}
 	}
-	s, err := OpenForReading(dir)
-	testkit.Must(t, err)
-	look(s)
-	testkit.Must(t, s.reader.Close())
 	look(open(t, dir, nil))
 }

@@ -66,9 +66,6 @@ func (s *Store) writeAndWait(ctx context.Context, do func(context.Context, *writ
 	if s.isOff() {
 		return ErrOff
 	}
-	if s.queue == nil {
-		return errors.New("CodeForge is not running: the history can only be read")
-	}
 	done := make(chan error, 1)
 	if !s.queueJob(writeJob{do: do, done: done}) {
 		return errors.New("the history is too busy: try again")

@@ -14,13 +14,6 @@ import (
 // keepTime is the time between empty lines of a stream, which detect a reader that has gone.
 const keepTime = 10 * time.Second
 
-// HistoryHandler returns the handler of the stored runs only, for reading them while mcp-server does not run.
-func HistoryHandler(s *history.Store) http.Handler {
-	mux := http.NewServeMux()
-	pathRouter{mux}.addHistory(s, nil)
-	return mux
-}
-
 func (rt pathRouter) addHistory(s *history.Store, stop <-chan struct{}) {
 	rt.addPath("GET runs", answerList(s.ListRuns))
 	rt.addPath("GET exchanges", answerList(s.ListExchanges))
