@@ -152,7 +152,6 @@ var promisesOf = map[string][]string{
 	"package-hooks":      {"first-installed-package"},
 	"package-lock":       {"first-installed-package"},
 	"package-wheels":     {"first-installed-package"},
-	"pattern-work":       {"bounded-servers"},
 	"place-length":       {"bounded-servers"},
 	"proxied-address":    {"no-private-address"},
 	"pending-signals":    {"memory-limits"},

@@ -30,8 +30,8 @@ const (
 	maxPlace = 200
 )
 
-// argumentChecker finds mistakes in arguments by a tool's input schema. It knows the keywords that tools use for their
-// arguments. It ignores other and malformed keywords, and leaves those mistakes to the server.
+// argumentChecker finds mistakes in arguments by a tool's input schema: names, types and lists of values. It ignores
+// other and malformed keywords, and leaves those mistakes to the server.
 //
 // No library fits. google/jsonschema-go follows {"$ref": "#"} until the stack of mcp-server overflows. It also stops at
 // the first mistake, and names the place in the schema instead of the arguments.
@@ -39,7 +39,6 @@ type argumentChecker struct {
 	root     any
 	work     int
 	mistakes []string
-	patterns map[string]sizedPattern
 	// parts is the number of allOf, anyOf and oneOf around the schema. A schema in such a list may name only some of the
 	// properties.
 	parts int
@@ -58,7 +57,7 @@ func findMistakes(schema, arguments json.RawMessage) []string {
 	if dec.Decode(&value) != nil {
 		return nil
 	}
-	c := &argumentChecker{root: root, patterns: map[string]sizedPattern{}}
+	c := &argumentChecker{root: root}
 	c.checkValue(root, value, "", 0)
 	return c.mistakes[:min(len(c.mistakes), maxMistakes)]
 }
@@ -98,11 +97,7 @@ func (c *argumentChecker) checkValue(schema, value any, path string, depth int) 
 	case map[string]any:
 		c.checkObject(s, v, path, depth)
 	case []any:
-		c.checkArray(s, v, path, depth)
-	case string:
-		c.checkText(s, v, path)
-	case json.Number:
-		c.checkNumber(s, v, path)
+		c.checkItems(s, v, path, depth)
 	}
 	c.parts++
 	defer func() { c.parts-- }()
@@ -130,7 +125,7 @@ func (c *argumentChecker) checkSome(some []any, value any, path string, depth in
 			return // an alternative may fit
 		}
 		// The alternatives share the work: otherwise nested anyOf would multiply it.
-		try := &argumentChecker{root: c.root, work: c.work, patterns: c.patterns, parts: c.parts}
+		try := &argumentChecker{root: c.root, work: c.work, parts: c.parts}
 		try.checkValue(part, value, path, depth+1)
 		c.work = try.work
 		if len(try.mistakes) == 0 {
@@ -309,6 +304,17 @@ func (c *argumentChecker) checkObject(s, value map[string]any, path string, dept
 				c.addMistake(joinPath(path, key), "there is no such argument%s", near)
 			}
 		}
+	}
+}
+
+// checkItems checks the items of an array.
+func (c *argumentChecker) checkItems(s map[string]any, value []any, path string, depth int) {
+	items, ok := s["items"].(map[string]any)
+	for i, item := range value {
+		if !ok || c.isDone() {
+			return
+		}
+		c.checkValue(items, item, extend(path, fmt.Sprintf("[%d]", i)), depth+1)
 	}
 }
 

@@ -93,30 +93,17 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestKeywords: each keyword with which tools limit their arguments is checked, and a mistake names value and limit.
+// TestKeywords: each keyword that is checked finds its mistake, which names the value and the wanted ones.
 func TestKeywords(t *testing.T) {
 	for _, c := range []struct{ schema, right, wrong, want string }{
-		{`{"minimum":1}`, `1`, `0`, "x: found 0, want at least 1"},
-		{`{"maximum":100}`, `100`, `101`, "x: found 101, want at most 100"},
-		{`{"maximum":9007199254740991}`, `9007199254740991`, `1e16`, "x: found 1e16, want at most 9007199254740991"},
-		{`{"maximum":1e300}`, `1e299`, `1e301`, "x: found 1e301, want at most 1e+300"},
-		{`{"exclusiveMinimum":0}`, `0.1`, `0`, "x: found 0, want more than 0"},
-		{`{"exclusiveMaximum":1}`, `0.99`, `1`, "x: found 1, want less than 1"},
-		{`{"multipleOf":0.01}`, `0.07`, `0.075`, "x: found 0.075, want a multiple of 0.01"},
-		{`{"minLength":2}`, `"éé"`, `"é"`, "x: found a length of 1, want at least 2"},
-		{`{"maxLength":2}`, `"éé"`, `"abc"`, "x: found a length of 3, want at most 2"},
-		{`{"pattern":"^[a-z]{2,8}$"}`, `"ab"`, `"A"`, `x: found "A", want a match of ^[a-z]{2,8}$`},
-		{`{"minItems":1}`, `[1]`, `[]`, "x: found a length of 0, want at least 1"},
-		{`{"maxItems":1}`, `[1]`, `[1,2]`, "x: found a length of 2, want at most 1"},
-		{`{"uniqueItems":true}`, `[1,"1",[1],[1],12345678901234567890,12345678901234567891]`, `["a","a"]`, `x[1]: found "a" again, want each item once`},
 		{`{"const":"a"}`, `"a"`, `"b"`, `x: found "b", want "a"`},
 		{`{"const":null}`, `null`, `1`, `x: found 1, want null`},
 		{`{"enum":[1,2.5,"a"]}`, `1.0`, `3`, `x: found 3, want one of 1, 2.5, "a"`},
 		{`{"additionalProperties":{"type":"number"}}`, `{"a":1}`, `{"a":"1"}`, "x.a: found string, want number"},
-		{`{"anyOf":[{"type":"string","maxLength":3},{"type":"integer","maximum":10}]}`, `10`, `11`, "x: found 11, want at most 10"},
+		{`{"anyOf":[{"type":"string"},{"type":"integer","enum":[10]}]}`, `10`, `11`, "x: found 11, want 10"},
 		{`{"anyOf":[{"required":["a"]},{"required":["b"]}]}`, `{"b":1}`, `{"c":1}`, "x.a: missing; want a value"},
 		{`{"oneOf":[{"type":"string"},{"type":"null"}]}`, `null`, `true`, "x: found boolean, want string or null"},
-		{`{"allOf":[{"minimum":1},{"maximum":2}]}`, `2`, `3`, "x: found 3, want at most 2"},
+		{`{"allOf":[{"type":"integer"},{"enum":[1,2]}]}`, `2`, `3`, "x: found 3, want one of 1, 2"},
 	} {
 		check := func(value string) string {
 			return strings.Join(findMistakes(json.RawMessage(`{"properties":{"x":`+c.schema+`}}`), json.RawMessage(`{"x":`+value+`}`)), "|")
@@ -144,8 +131,7 @@ func TestOddSchemas(t *testing.T) {
 		{`{"type":"dict","properties":{"n":{"type":"list","items":{"type":"float"}}}}`, `{"n":[1.5]}`, ""},
 		{`{"properties":{"n":{"type":"string","default":"a"},"m":{"type":"string"}},"required":["n","m"]}`, `{"m":"a"}`, ""},
 		{`{"properties":{"n":{"type":"string","default":"a"},"m":{"type":"string"}},"required":["n","m"]}`, `{}`, "m: missing; want string"},
-		{`{"properties":{"n":{"pattern":"^(?=a)"}}}`, `{"n":"b"}`, ""},
-		{`{"properties":{"n":{"type":"number","exclusiveMinimum":true,"minimum":1,"multipleOf":0}}}`, `{"n":1}`, ""},
+		{`{"properties":{"n":{"type":"integer","minimum":2},"s":{"pattern":"^a","maxLength":0}}}`, `{"n":1,"s":"b"}`, ""},
 	} {
 		if got := strings.Join(findMistakes(json.RawMessage(c.schema), json.RawMessage(c.arguments)), "|"); got != c.want {
 			t.Errorf("%s: %s: %q, want %q", c.schema, c.arguments, got, c.want)
@@ -215,7 +201,7 @@ func TestHostileSchemas(t *testing.T) {
 		``, `null`, `true`, `[]`, `"x"`, `{`, `{"$ref":"#"}`, `{"$ref":"#/a/b"}`, `{"$ref":"http://x.test/"}`, `{"$ref":1}`,
 		`{"allOf":[{"$ref":"#"}]}`, `{"anyOf":[` + wide + `]}`, `{"allOf":[` + wide + `]}`, `{"allOf":[{"anyOf":[` + wide + `]},{"oneOf":[` + wide + `]}]}`,
 		`{"type":7}`, `{"type":[]}`, `{"required":"a","properties":[]}`, `{"properties":{"a":true,"b":null}}`, `{"items":[{"type":"string"}]}`,
-		`{"enum":[{"a":1}]}`, `{"additionalProperties":{"type":"thing"}}`, `{"pattern":"("}`,
+		`{"enum":[{"a":1}]}`, `{"additionalProperties":{"type":"thing"}}`,
 		strings.Repeat(`{"properties":{"a":`, 500) + "{}" + strings.Repeat("}}", 500),
 	} {
 		costtest.RequireBounded(t, fmt.Sprintf("%.100s", schema), 2*time.Second, func() {

@@ -167,7 +167,7 @@ func listed() string {
 // oddTools are definitions that break MCP's schema, as real servers send them.
 const oddTools = `[
 {"name":"typed","title":7,"icons":"x.png","annotations":"none","inputSchema":{"type":"object","properties":{
-	"n":{"type":"int"},"file":{"type":"file"},"page-size":{"type":"integer","maximum":100},"kind":{"type":"string","default":"a"}
+	"n":{"type":"int"},"file":{"type":"file"},"page-size":{"type":"integer"},"kind":{"type":"string","default":"a"}
 },"required":["n","kind"]}},
 {"name":"string","inputSchema":null,"outputSchema":null,"execution":"task"},
 {"name":"block","annotations":{"readOnlyHint":"yes"}},
