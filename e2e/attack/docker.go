@@ -61,7 +61,7 @@ func docker() []Attack {
 		{"a body of 1 MiB", "POST", create, `{"Env":["` + strings.Repeat("x", 1<<20) + `"]}`},
 		{"deep JSON", "POST", create, strings.Repeat(`{"a":`, 20000) + "1" + strings.Repeat("}", 20000)},
 		{"start of an id it did not create", "POST", "/v1.41/exec/" + id + "/start", `{"Detach":false,"Tty":false}`},
-		{"inspect of an id it did not create", "GET", "/v1.41/exec/" + id + "/json", ""},
+		{"inspect of an exec", "GET", "/v1.41/exec/" + id + "/json", ""},
 		{"resize of an exec", "POST", "/v1.41/exec/" + id + "/resize?h=1&w=1", ""},
 		{"attach to a container", "POST", "/v1.41/containers/codeforge-sandbox/attach?stream=1&stdin=1", ""},
 		{"archive of a container", "GET", "/v1.41/containers/codeforge-sandbox/archive?path=/", ""},

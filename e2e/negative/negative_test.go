@@ -133,7 +133,7 @@ func groups() []group {
 			{defence: "hold-back", attacks: []string{"echo cut once after 18 bytes"}},
 			{defence: "shim-container", attacks: []string{"docker-shim: exec in another container"}},
 			{defence: "shim-body", attacks: []string{"docker-shim: Privileged", "docker-shim: User root", "docker-shim: Cmd of a shell"}},
-			{defence: "shim-ids", attacks: []string{"docker-shim: inspect of an id it did not create", "docker-shim: start, with an upgrade, of an id it did not create"}},
+			{defence: "shim-ids", attacks: []string{"docker-shim: start, with an upgrade, of an id it did not create"}},
 		}},
 		{tenants: true, controls: []control{
 			{defence: "tenant-apis", attacks: []string{"tenants: the host of another's API", "tenants: narrowing a run to another's API", "tenants: list_apis"}},

@@ -1,5 +1,5 @@
 // Package shim stands between mcp-server and the Docker engine. Only the shim has the engine's socket, which is
-// equivalent to root on the host. It allows one use: to create, start and inspect the exec that Spec describes.
+// equivalent to root on the host. It allows one use: to create and start the exec that Spec describes.
 //
 // Threat: a caller that wants more, such as another container, another command, Privileged, or a second request hidden
 // behind the first.
@@ -96,9 +96,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // The paths, exactly as in the request line: no escapes, no query, no dots, no double slashes.
 var (
-	createPath  = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/containers/([a-zA-Z0-9][a-zA-Z0-9_.-]{0,127})/exec\z`)
-	startPath   = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/exec/([0-9a-f]{64})/start\z`)
-	inspectPath = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/exec/([0-9a-f]{64})/json\z`)
+	createPath = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/containers/([a-zA-Z0-9][a-zA-Z0-9_.-]{0,127})/exec\z`)
+	startPath  = regexp.MustCompile(`\A/v1\.[0-9]{1,3}/exec/([0-9a-f]{64})/start\z`)
 )
 
 // ServeHTTP decides on one request.
@@ -129,13 +128,10 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) error {
 	if m := createPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodPost {
 		return s.createExec(ctx, w, m[1], body)
 	}
-	if m := inspectPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodGet {
-		return s.inspectExec(ctx, w, m[1])
-	}
 	if m := startPath.FindStringSubmatch(path); m != nil && r.Method == http.MethodPost {
 		return s.startExec(ctx, w, r, m[1], body)
 	}
-	return answerError(w, newRefusal("only exec create, start and inspect are allowed"))
+	return answerError(w, newRefusal("only exec create and start are allowed"))
 }
 
 // handlePing answers with the version of the engine's API. It uses no part of the request.
@@ -174,21 +170,4 @@ func (s *Server) createExec(ctx context.Context, w http.ResponseWriter, containe
 	}
 	s.ids.addID(made.ID)
 	return answerJSON(w, http.StatusCreated, struct{ Id string }{made.ID}) //nolint:revive // the engine's spelling
-}
-
-// inspectExec returns the state of an exec that this shim created.
-func (s *Server) inspectExec(ctx context.Context, w http.ResponseWriter, id string) error {
-	if !s.ids.hasID(id) {
-		return answerError(w, newRefusal("the exec was not created here"))
-	}
-	got, err := s.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
-	if err != nil {
-		return answerError(w, err)
-	}
-	return answerJSON(w, http.StatusOK, struct {
-		ID, ContainerID string
-		Running         bool
-		ExitCode        int
-		Pid             int
-	}{got.ID, got.ContainerID, got.Running, got.ExitCode, got.PID})
 }
