@@ -5,18 +5,18 @@ package fakepeers
 
 import (
 	"context"
-	"encoding/json"
+	"log/slog"
+	"maps"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -34,7 +34,7 @@ type FakeSandbox struct {
 	Script Script
 
 	tb     testing.TB
-	server *http.Server
+	server *sandboxapi.Server
 
 	mu         sync.Mutex
 	slots      int
@@ -79,25 +79,21 @@ func (s *FakeSandbox) Start() {
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/leases", s.handleAcquire)
-	mux.HandleFunc("DELETE /v1/leases/{generation}", s.handleRelease)
-	mux.HandleFunc("PUT /v1/permissions", s.handlePermissions)
-	mux.HandleFunc("POST /v1/runs", s.handleRun)
-	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
-		rpc.WriteAnswer(w, http.StatusOK, sandboxapi.Health{Ready: true, Slots: s.slots})
-	})
 	s.mu.Lock()
 	s.leases, s.hash = map[uint64]slot.ID{}, ""
 	s.mu.Unlock()
-	s.server = &http.Server{Handler: mux, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = s.server.Serve(l) }()
+	s.server = sandboxapi.NewServer(sandboxapi.ServerConfig{
+		Sandbox: fakePool{FakeSandbox: s}, Log: slog.New(slog.DiscardHandler),
+	})
+	go func() { _ = s.server.Serve(l, nil) }()
 }
 
 // Stop closes it at once.
-func (s *FakeSandbox) Stop() { _ = s.server.Close() }
+func (s *FakeSandbox) Stop() {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.server.Shutdown(now)
+}
 
 // Dial connects to it, for sandboxapi.ClientConfig.
 func (s *FakeSandbox) Dial(ctx context.Context) (net.Conn, error) {
@@ -151,80 +147,6 @@ func (s *FakeSandbox) recordRequest(what string, generation uint64) {
 	s.journal = append(s.journal, what+" "+strconv.FormatUint(generation, 10))
 }
 
-func (s *FakeSandbox) handleAcquire(w http.ResponseWriter, r *http.Request) {
-	var req sandboxapi.LeaseRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		rpc.WriteError(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if req.Ahead && (!s.Ahead || len(s.leases) >= s.slots-1) {
-		rpc.WriteRefusal(w, sandboxapi.ErrBusy)
-		return
-	}
-	taken := map[slot.ID]bool{}
-	for _, id := range s.leases {
-		taken[id] = true
-	}
-	for id := range slot.ID(s.slots) {
-		if taken[id] {
-			continue
-		}
-		s.generation++
-		s.leases[s.generation] = id
-		s.recordRequest("lease", s.generation)
-		rpc.WriteAnswer(w, http.StatusOK, sandboxapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)})
-		return
-	}
-	rpc.WriteRefusal(w, sandboxapi.ErrBusy)
-}
-
-func (s *FakeSandbox) handleRelease(w http.ResponseWriter, r *http.Request) {
-	g, _ := strconv.ParseUint(r.PathValue("generation"), 10, 64)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.leases[g]; !ok {
-		rpc.WriteRefusal(w, sandboxapi.ErrLeaseGone)
-		return
-	}
-	delete(s.leases, g)
-	s.recordRequest("release", g)
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func (s *FakeSandbox) handlePermissions(w http.ResponseWriter, r *http.Request) {
-	var p sandboxapi.Permissions
-	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		rpc.WriteError(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if set := sandboxapi.PackageSet(p.Packages); set != s.packages && set != "" {
-		rpc.WriteRefusal(w, sandboxapi.ErrNotInstalled)
-		return
-	}
-	s.allow, s.hash = p.AllowNet, "h:"+strings.Join(p.AllowNet, ",")
-	rpc.WriteAnswer(w, http.StatusOK, sandboxapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet})
-}
-
-// beginRun checks a run's generation and permissions, and counts the run.
-func (s *FakeSandbox) beginRun(r sandboxapi.RunRequest) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.leases[r.Generation]; !ok {
-		return sandboxapi.ErrLeaseGone
-	}
-	if r.Permissions != s.hash {
-		return sandboxapi.ErrPermissions
-	}
-	s.running++
-	s.most = max(s.most, s.running)
-	s.recordRequest("run", r.Generation)
-	return nil
-}
-
 // SetScript sets Script for all later runs.
 func (s *FakeSandbox) SetScript(script Script) {
 	s.mu.Lock()
@@ -232,35 +154,78 @@ func (s *FakeSandbox) SetScript(script Script) {
 	s.Script = script
 }
 
-func (s *FakeSandbox) handleRun(w http.ResponseWriter, req *http.Request) {
-	var r sandboxapi.RunRequest
-	if err := json.NewDecoder(req.Body).Decode(&r); err != nil {
-		rpc.WriteError(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if err := s.beginRun(r); err != nil {
-		rpc.WriteRefusal(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	w.WriteHeader(http.StatusOK)
-	_ = http.NewResponseController(w).Flush()
-	enc := json.NewEncoder(w)
-	exit := s.Script(req.Context(), r, func(e sandboxapi.Event) {
-		var data []byte
-		if e.File != nil {
-			data = e.File.Data
-		}
-		_ = enc.Encode(struct {
-			sandboxapi.Event
-			FileBytes int `json:"file_bytes,omitempty"`
-		}{e, len(data)})
-		_, _ = w.Write(data)
-		_ = http.NewResponseController(w).Flush()
-	})
+// fakePool implements the part of sandboxapi.Sandbox that runs need.
+type fakePool struct {
+	sandboxapi.Sandbox // nil: tests use no other method
+	*FakeSandbox
+}
+
+func (s fakePool) Acquire(_ context.Context, req sandboxapi.LeaseRequest) (sandboxapi.Lease, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req.Ahead && (!s.Ahead || len(s.leases) >= s.slots-1) {
+		return sandboxapi.Lease{}, sandboxapi.ErrBusy
+	}
+	taken := slices.Collect(maps.Values(s.leases))
+	for id := range slot.ID(s.slots) {
+		if !slices.Contains(taken, id) {
+			s.generation++
+			s.leases[s.generation] = id
+			s.recordRequest("lease", s.generation)
+			return sandboxapi.Lease{Slot: id, Generation: s.generation, Taken: len(s.leases)}, nil
+		}
+	}
+	return sandboxapi.Lease{}, sandboxapi.ErrBusy
+}
+
+func (s fakePool) Release(generation uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.leases[generation]; !ok {
+		return sandboxapi.ErrLeaseGone
+	}
+	delete(s.leases, generation)
+	s.recordRequest("release", generation)
+	return nil
+}
+
+func (s fakePool) SetPermissions(p sandboxapi.Permissions) (sandboxapi.PermissionSet, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if set := sandboxapi.PackageSet(p.Packages); set != s.packages && set != "" {
+		return sandboxapi.PermissionSet{}, sandboxapi.ErrNotInstalled
+	}
+	s.allow, s.hash = p.AllowNet, "h:"+strings.Join(p.AllowNet, ",")
+	return sandboxapi.PermissionSet{Hash: s.hash, AllowNet: p.AllowNet}, nil
+}
+
+func (s fakePool) Health() sandboxapi.Health { return sandboxapi.Health{Ready: true, Slots: s.slots} }
+
+func (s fakePool) Run(ctx context.Context, r sandboxapi.RunRequest, out sandboxapi.Output) (sandboxapi.Exit, error) {
+	script, err := s.beginRun(r)
+	if err != nil {
+		return sandboxapi.Exit{}, err
+	}
+	exit := script(ctx, r, func(e sandboxapi.Event) { _ = out.Send(e) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.running--
 	s.recordRequest("exit", r.Generation)
-	s.mu.Unlock()
-	_ = enc.Encode(sandboxapi.Event{Exit: &exit})
+	return exit, nil
+}
+
+// beginRun checks a run's generation and permissions, and counts the run. It returns the run's work.
+func (s *FakeSandbox) beginRun(r sandboxapi.RunRequest) (Script, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.leases[r.Generation]; !ok {
+		return nil, sandboxapi.ErrLeaseGone
+	}
+	if r.Permissions != s.hash {
+		return nil, sandboxapi.ErrPermissions
+	}
+	s.running++
+	s.most = max(s.most, s.running)
+	s.recordRequest("run", r.Generation)
+	return s.Script, nil
 }
