@@ -180,13 +180,9 @@ func TestExecuteCodeInDeno(t *testing.T) {
 	// The words of Deno that hints are found by.
 	for code, want := range map[string]string{
 		"```ts\nconsole.log(6 * 7)\n```":          "42\n|The code inside the ``` fence was run.",
-		"Sure:\n```ts\nconsole.log(1)\n```":       "|Send the code alone",
-		"Here is the code.\nconsole.log(1)":       "|Send the code alone",
 		"const x = 1;\nreturn x;":                 "|The code is a module and not a function",
 		"const h = `Bearer ${STRIPE_AUTH_TOKEN}`": "|A token name is text: write \"STRIPE_AUTH_TOKEN\"",
-		"const x = [1];\nprint(x);":               "|print is Python's; TypeScript has console.log().",
 		"import { f } from 'skills/f.ts'":         "|Import it by its whole path: \"/skills/f.ts\".",
-		"async function main() {}":                "it defines main and never calls it.",
 		"console.log('done'); Deno.exit(3)":       "done\n|The run failed because the code ended with exit code 3, not 0.",
 	} {
 		if _, got := call(t, s, "execute_code", map[string]any{"code": code}); !strings.Contains(strings.Join(got, "|"), want) {

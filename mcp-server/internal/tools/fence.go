@@ -57,26 +57,3 @@ func fencedLanguage(a *argumentReader, tag string, language sandboxapi.Language)
 	}
 	return tagged
 }
-
-var (
-	fenceInside = regexp.MustCompile("(?m)^ {0,3}```")
-	// longText matches the start of a comment or string in which a line can look like a fence.
-	longText = regexp.MustCompile("\"\"\"|'''|`|/\\*")
-	// prose matches a sentence with which models often start an answer.
-	prose = regexp.MustCompile(`^(?:Here|Sure|Okay|Ok|Certainly|Below|This|The|Let|I|First|Now|To)\b[,!']?` +
-		`(?: [\w',./-]+)+[.:!]?\r?$`)
-	firstBad = regexp.MustCompile(`main\.(?:ts:|py", line )(\d{1,7})`)
-)
-
-// hasProse reports whether unparsable code has text around it. Such text is a fence outside of strings and comments, or
-// a sentence in the first line that the parser rejected.
-func hasProse(code, words string) bool {
-	// A fence after the start of a long string or comment may be part of the code.
-	if at := fenceInside.FindStringIndex(code); at != nil {
-		return !longText.MatchString(code[:at[0]])
-	}
-	before := code[:len(code)-len(strings.TrimLeft(code, " \t\r\n"))]
-	line, _, _ := strings.Cut(code[len(before):], "\n")
-	m := firstBad.FindStringSubmatch(words)
-	return m != nil && m[1] == fmt.Sprint(strings.Count(before, "\n")+1) && prose.MatchString(line)
-}

@@ -131,9 +131,8 @@ func (r runRendering) ofLanguage(printed string) (out []readertext.Text) {
 		}
 		return nil
 	}
-	m := undefined.FindStringSubmatch(printed)
 	if noParse.MatchString(printed) && likeTypeScript.MatchString(r.code) ||
-		m != nil && inPython[m[2]] != "" && r.isForeign() {
+		undefined.MatchString(printed) && r.isForeign() {
 		return []readertext.Text{readertext.NewText("The code looks like TypeScript, and its language was Python" +
 			"{: leave \"language\" out|}.")}
 	}

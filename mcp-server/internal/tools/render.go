@@ -200,9 +200,6 @@ func explainSilence(r runRendering, failed bool) string {
 	if failed {
 		return fmt.Sprintf("The code ended with exit code %d and no output.", r.outcome.Exit.Code)
 	}
-	if name := findUncalled(r.code); name != "" {
-		return fmt.Sprintf("The code ran without output: it defines %s and never calls it.", name)
-	}
 	return "The code ran without output. Print what you need with " + r.languageWord("console.log", "print") + "."
 }
 

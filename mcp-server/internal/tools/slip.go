@@ -2,7 +2,6 @@ package tools
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
@@ -16,7 +15,6 @@ var (
 		`^NameError: name '(\w{1,80})' is not defined`)
 	isReturn = mustCompile(`(?m)SyntaxError: Illegal return statement$|` +
 		`^SyntaxError: 'return' outside function$`)
-	isSyntax    = mustCompile(`(?m)(?:^|error: |Uncaught )(?:SyntaxError|IndentationError): |is not a function$`)
 	isTraceback = regexp.MustCompile(`(?m)^(?:Traceback \(most recent call last\):|  File "[^"\n]+", line \d+)`)
 	unsetToken  = mustCompile(`in __getitem__\n(?:[ ~^][^\n]*\n)*KeyError: '(\w{1,80})'`)
 	// isHTTPError matches the end of a traceback of urllib, which shows the status and not the answer.
@@ -24,18 +22,6 @@ var (
 	// maybeUnset matches a Python read of a variable that may return None. The second group matches a following "or" with
 	// a default.
 	maybeUnset = regexp.MustCompile(`(?:environ\.get|getenv)\(\s*["'](\w{1,80})["']\s*\)(\s*or\b)?`)
-)
-
-// inPython maps a name of TypeScript to its counterpart in Python, inTypeScript the other way round.
-var (
-	inPython = map[string]string{
-		"fetch": "urllib.request.urlopen()", "console": "print()", "JSON": "the module json", "Date": "the module datetime",
-		"null": "None", "undefined": "None", "true": "True", "false": "False",
-	}
-	inTypeScript = map[string]string{
-		"print": "console.log()", "None": "null", "True": "true", "False": "false", "requests": "fetch()",
-		"json": "JSON", "len": ".length", "str": "String()",
-	}
 )
 
 // hintSlips returns hints on mistakes in the code itself. Code can print any text, so most hints need a failed run.
@@ -65,20 +51,19 @@ func (r runRendering) hintSlips(stderr string) (out []readertext.Text) {
 		}
 	}
 	if m := undefined.FindStringSubmatch(words); m != nil {
-		out = append(out, r.hintUndefined(m[1]+m[2])...)
+		if token := nearestToken(m[1]+m[2], r.catalog); token != "" {
+			out = append(out, hintQuotes(token))
+		}
 	}
 	if isHTTPError.MatchString(words) {
 		out = append(out, readertext.NewText("The API's answer is in the error: except urllib.error.HTTPError as e: "+
 			"print(e.code, e.read().decode())."))
 		out = append(out, r.hintRedirect()...)
 	}
-	switch {
-	case strings.Contains(words, "/skills/"): // the mistake is in a skill, not in the code
-	case isReturn.MatchString(words):
+	// With a path in /skills, the mistake is in a skill and not in the code.
+	if isReturn.MatchString(words) && !strings.Contains(words, "/skills/") {
 		out = append(out,
 			readertext.NewText("The code is a module and not a function: print the result instead of returning it."))
-	case isSyntax.MatchString(words) && hasProse(r.code, words):
-		out = append(out, readertext.NewText("Send the code alone, without sentences and without ``` around it."))
 	}
 	return out
 }
@@ -94,24 +79,6 @@ func (r runRendering) hintRedirect() []readertext.Text {
 		}
 	}
 	return nil
-}
-
-// hintUndefined returns hints on a name that code uses without defining it.
-func (r runRendering) hintUndefined(name string) []readertext.Text {
-	if token := nearestToken(name, r.catalog); token != "" {
-		return []readertext.Text{hintQuotes(token)}
-	}
-	there := inTypeScript[name]
-	if r.language.IsPython() {
-		if there = inPython[name]; name == "fetch" && slices.Contains(r.python.Packages, "requests") {
-			there = "requests.get()"
-		}
-	}
-	if there == "" || r.isForeign() { // ofLanguage has a hint if all of the code is in the wrong language
-		return nil
-	}
-	return []readertext.Text{readertext.NewText(r.languageWord("%NAME is Python's; TypeScript has %THERE.",
-		"%NAME is TypeScript's; Python has %THERE."), "%NAME", name, "%THERE", there)}
 }
 
 // nearestToken returns the token name that differs from name by at most two slips, or "".
@@ -133,32 +100,6 @@ func nearestToken(name string, cat proxyapi.Catalog) string {
 func hintQuotes(token string) readertext.Text {
 	return readertext.NewText("A token name is text: write \"%NAME\" in quotes, where the credential belongs.", "%NAME",
 		token)
-}
-
-// functions matches a function at the top level of code. writesFile matches a call that writes a file.
-var (
-	functions = regexp.MustCompile(`(?m)^(?:export +(?:default +)?)?(?:async +)?(?:function\*?|def) +(\w{1,80})|` +
-		`^(?:const|let|var) +(\w{1,80}) *= *(?:async *)?(?:\([^()\n]*\)|\w+)(?: *:[^=\n]+)? *=>`)
-	writesFile = regexp.MustCompile(`\b(?:writeTextFile|writeFile|appendFile|write|write_text|write_bytes)(?:Sync)?\(`)
-)
-
-// findUncalled returns the name of a function that code defines and never uses, or "". The function must be the only
-// one, or be called main or run. Code that writes a file is skipped, because the definition may be text for that file.
-func findUncalled(code string) string {
-	if writesFile.MatchString(code) {
-		return ""
-	}
-	found := functions.FindAllStringSubmatch(code, 100)
-	for _, m := range found {
-		name := m[1] + m[2]
-		if len(found) > 1 && name != "main" && name != "run" {
-			continue
-		}
-		if len(regexp.MustCompile(`\b`+name+`\b`).FindAllStringIndex(code, 2)) == 1 {
-			return name
-		}
-	}
-	return ""
 }
 
 // isExplained reports whether stderr has the error that ended the run, in the form of its language.

@@ -78,7 +78,6 @@ func TestFencedLanguage(t *testing.T) {
 func TestSlips(t *testing.T) {
 	const (
 		module  = "The code is a module and not a function: print the result instead of returning it."
-		alone   = "Send the code alone, without sentences and without ``` around it."
 		quoted  = `A token name is text: write "STRIPE_AUTH_TOKEN" in quotes, where the credential belongs.`
 		noEnv   = "The environment has variables only for the token names of this run's APIs."
 		away    = "This run has no variable STRIPE_AUTH_TOKEN. If the run is narrowed, add the API with this token name to \"apis\"."
@@ -113,11 +112,10 @@ func TestSlips(t *testing.T) {
 		"a variable that is there":     {true, "print(os.environ.get('STRIPE_AUTH_TOKEN'))", "", ""},
 		"a variable that is None":      {true, "print(os.environ.get('STRIPE_AUTH_TOKN'))", "", quoted},
 		"a variable and another value": {true, "print(os.environ.get('STRIPE_AUTH_TOKEN', 'STRIPE_AUTH_TOKEN'), os.getenv(\"STRIPE_AUTH_TOKEN\") or 'x')", "", ""},
-		"fetch in Python":              {true, "r = fetch('https://x')\nprint(r)", traceback("NameError: name 'fetch' is not defined"), "fetch is TypeScript's; Python has urllib.request.urlopen()."},
-		"null in Python":               {true, "print(null)", traceback("NameError: name 'null' is not defined"), "null is TypeScript's; Python has None."},
+		"fetch in Python":              {true, "r = fetch('https://x')\nprint(r)", traceback("NameError: name 'fetch' is not defined"), ""},
 		"all of it is TypeScript":      {true, "console.log(1)", traceback("NameError: name 'console' is not defined"), "The code looks like TypeScript, and its language was Python: leave \"language\" out."},
 		"a name of its own":            {true, "print(total)", traceback("NameError: name 'total' is not defined"), ""},
-		"print in TypeScript":          {false, "const x = 1;\nprint(x);", uncaught("ReferenceError: print is not defined"), "print is Python's; TypeScript has console.log()."},
+		"print in TypeScript":          {false, "const x = 1;\nprint(x);", uncaught("ReferenceError: print is not defined"), ""},
 		"a name of its own, again":     {false, "f(total)", uncaught("ReferenceError: total is not defined"), ""},
 		"apis in Python":               {true, "from apis import stripe", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are only for TypeScript: call the API by its URL."},
 		"one of apis in Python":        {true, "from apis.stripe import x", traceback("ModuleNotFoundError: No module named 'apis'"), "Typed clients are only for TypeScript: call the API by its URL."},
@@ -129,15 +127,6 @@ func TestSlips(t *testing.T) {
 		"a skill without a slash":      {false, "import { f } from 'skills/f.ts'", "error: Import \"skills/f.ts\" not a dependency\n", `Import it by its whole path: "/skills/f.ts".`},
 		"a package":                    {false, "import x from 'apis'", "error: Import \"apis\" not a dependency\n", noNPM},
 		"a file":                       {false, "import x from './lib.ts'", "error: Module not found \"file:///code/lib.ts\".\n", noFiles},
-		"text and a fence":             {false, "Here is the code:\n```ts\nf()\n```", "error: SyntaxError: Expected ';', '}' or <eof>\n  |\n1 | Here is\n    at file:///code/main.ts:1:6\n", alone},
-		"a label and a fence":          {false, "Code:\n```ts\nf()\n```", uncaught("TypeError: \"\" is not a function"), alone},
-		"text and a fence, in Python":  {true, "Here is the code:\n```python\nf()\n```", noParse("SyntaxError: invalid syntax"), alone},
-		"two fences":                   {false, "```ts\nf()\n```\n```ts\ng()\n```", uncaught("TypeError: \"\" is not a function"), alone},
-		"text alone":                   {false, "Sure! Here is the code.\nconsole.log(1)\n", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:1:7\n", alone},
-		"a fence in a string":          {true, "x = = 1\nmd = '''\n```ts\nf()\n```\n'''", noParse("SyntaxError: invalid syntax"), ""},
-		"a fence in a comment":         {false, "/*\n```ts\nf()\n```\n*/\nx y", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:6:3\n", ""},
-		"a mistake in the first line":  {false, "const total of orders.", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:1:7\n", ""},
-		"a mistake in a later line":    {false, "// Here is the code.\nx y", "error: SyntaxError: Expected ';'\n    at file:///code/main.ts:2:3\n", ""},
 	} {
 		r := rendered(row.stderr)
 		r.code, r.catalog = row.code, cat
@@ -149,34 +138,6 @@ func TestSlips(t *testing.T) {
 		}
 		if got := toModel(r.listHints()); got != row.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, row.want)
-		}
-	}
-}
-
-// TestUncalled: a function is named only if nothing can have called it.
-func TestUncalled(t *testing.T) {
-	for code, want := range map[string]string{
-		"async function main() {\n  console.log(1)\n}":                     "main",
-		"export default async function main() {}":                          "main",
-		"const main = async () => {\n  console.log(1)\n};":                 "main",
-		"const run = async (n: number): Promise<void> => {};":              "run",
-		"def main():\n    print(1)\n":                                      "main",
-		"async def main():\n    print(1)\n":                                "main",
-		"function report() {}":                                             "report",
-		"function get() {}\nasync function main() { await get(); }":        "main",
-		"async function main() {}\nawait main();":                          "",
-		"async function main() {}\nmain().catch(console.error)":            "",
-		"def main():\n    pass\nif __name__ == '__main__':\n    main()\n":  "",
-		"function a() {}\nfunction b() {}":                                 "",
-		"const x = 1;":                                                     "",
-		"export { main };\nfunction main() {}":                             "",
-		"await Deno.writeTextFile('/tmp/x.ts', `\nfunction main() {}\n`);": "",
-		"open('/tmp/x.py', 'w').write('''\ndef main():\n    pass\n''')":    "",
-		"class A {\n  main() {}\n}":                                        "",
-		"const f = function main() {};\nf();":                              "",
-	} {
-		if got := findUncalled(code); got != want {
-			t.Errorf("%q: got %q, want %q", code, got, want)
 		}
 	}
 }
