@@ -111,7 +111,6 @@ func serverArgs(p supervisorSetup, v hostView) []string {
 		"--control", v.Path("run", statedir.ControlSocket),
 		"--skills", v.Path("skills"),
 		"--socket", v.Path("run", statedir.MCPSocket),
-		"--definitions", v.Path("definitions"),
 		"--pins", v.Path("pins"),
 		"--history", v.Path("history"),
 		"--tenants", v.Path("tenants"),

@@ -214,7 +214,6 @@ func (s *supervisor) chownFolders() error {
 		{"ca-public", 0, 0, 0o755},
 		{"runs", 0, 0, 0o755},
 		{"packages", 0, 0, 0o755},
-		{"definitions", slot.ServerUID, slot.GroupID, 0o700},
 		{"sandboxd", 0, 0, 0o711},
 	}
 	for _, f := range list {

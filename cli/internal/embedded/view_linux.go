@@ -32,7 +32,6 @@ var viewFolders = [...]struct{ name, source string }{
 	{"skills", "skills"},
 	{"runs", "runs"},
 	{"sandboxd", "sandboxd"},
-	{"definitions", "definitions"},
 	{"logins", "logins"},
 	{"pins", "pins"},
 	{"history", "history"},

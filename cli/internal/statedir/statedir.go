@@ -109,8 +109,8 @@ func CreateDir(path string) (Dir, error) {
 		return Dir{}, fmt.Errorf("state directory: %w", err)
 	}
 	for _, sub := range []string{
-		"run", "ca-private", "ca-public", "tokens", "audit", "skills", "runs", "sandboxd", "packages", "definitions", "pins",
-		"history", "tenants", "log", "tmp", "logins",
+		"run", "ca-private", "ca-public", "tokens", "audit", "skills", "runs", "sandboxd", "packages", "pins", "history",
+		"tenants", "log", "tmp", "logins",
 	} {
 		if err := os.MkdirAll(d.Join(sub), 0o700); err != nil {
 			return Dir{}, fmt.Errorf("state directory: %w", err)

@@ -169,7 +169,7 @@ func newDaemon(ctx context.Context, f flagValues, getenv func(string) string, st
 		Servers:  func() int { return d.broker.CountRunning() },
 	})
 	d.broker = broker.New(broker.Config{
-		Launcher: launcher, Slots: s.Servers, Definitions: d.flags.definitions, Pins: d.flags.pins,
+		Launcher: launcher, Slots: s.Servers, Pins: d.flags.pins,
 		Tidy:    func(ctx context.Context) bool { return launcher.RemoveUnused(ctx, d.log) },
 		Catalog: d.catalog.Catalog, Log: d.log, Called: m.ServerCalled, Started: m.ServerStarted,
 		// The executor does not exist yet, and each part needs the other, so the broker gets functions.

@@ -30,10 +30,8 @@ type flagValues struct {
 	skills   string
 	socket   string
 	history  string // folder of the stored runs and of the copy of shared skills, or empty
-	// definitions is the folder of the broker's tool cache. pins is the folder of the accepted tools.
-	definitions, pins string
-	// tenants is the folder of the tenants' skills.
-	tenants  string
+	pins     string // folder of the accepted tools
+	tenants  string // folder of the tenants' skills
 	ownerUID int
 	drain    time.Duration
 }
@@ -58,8 +56,6 @@ func parseFlags(args []string, getenv func(string) string, stderr io.Writer) (fl
 	set.StringVar(&f.socket, "socket", "",
 		"unix socket that serves the endpoint, and the operator's API, to its owner without a token")
 	set.StringVar(&f.history, "history", "", "folder to keep runs in, as HISTORY says; without it, runs are not kept")
-	set.StringVar(&f.definitions, "definitions", "",
-		"folder to remember the tools of MCP servers in; without it, they are forgotten at the end")
 	set.StringVar(&f.pins, "pins", "", "folder of the tools of MCP servers that the user has accepted; without it, they "+
 		"are forgotten at the end")
 	set.IntVar(&f.ownerUID, "owner-uid", os.Getuid(), "user whose connections need no token, beside root")

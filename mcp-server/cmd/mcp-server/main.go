@@ -1,7 +1,7 @@
 // Command mcp-server serves CodeForge to MCP clients: over Streamable HTTP, on addresses and a unix socket.
 //
 //	mcp-server --listen 127.0.0.1:8080 --sandbox unix:SOCKET|docker:SHIM:CONTAINER --control SOCKET --skills DIR
-//	           [--also-listen ADDR] [--socket SOCKET] [--history DIR] [--definitions DIR]
+//	           [--also-listen ADDR] [--socket SOCKET] [--history DIR] [--pins DIR]
 //	           [--owner-uid N] [--drain TIME]
 //	mcp-server --sandbox kubernetes:NAMESPACE/SERVICE --identity DIR ...   in a cluster, without --control
 //	mcp-server health --listen ADDR [--linger TIME]

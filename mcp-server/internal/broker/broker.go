@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
@@ -68,9 +67,6 @@ type Config struct {
 	Ask func(ctx context.Context, run string, q userform.Question) (userform.Answer, error)
 	// Progress reports the progress of a run's call to the client that started the run.
 	Progress func(run, text string)
-	// Definitions is the folder, private to mcp-server, that caches definitions of tools. If empty, they are lost at a
-	// restart.
-	Definitions string
 	// Tidy, if not nil, removes packages that no API names any more. The broker calls it after each change of the catalog,
 	// never twice at once, and repeats the call as long as it returns true.
 	Tidy func(context.Context) (again bool)
@@ -86,11 +82,10 @@ type Config struct {
 
 // Broker calls tools. Create it with New and end it with Close. It is an http.Handler for the proxy's requests.
 type Broker struct {
-	cfg        Config
-	remembered toolCache
-	stash      stashStore
-	memory     *membudget.Budget
-	pins       acceptedStore
+	cfg    Config
+	stash  stashStore
+	memory *membudget.Budget
+	pins   acceptedStore
 
 	printing sync.Mutex
 	printed  map[string]*logTail // by server; guarded by printing
@@ -118,7 +113,7 @@ type Broker struct {
 func New(cfg Config) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Broker{
-		cfg: cfg, remembered: toolCache(cfg.Definitions), ctx: ctx, cancel: cancel, servers: map[string]*configuredServer{},
+		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*configuredServer{},
 		retired: map[*serverInstance]struct{}{}, memory: membudget.New(maxHolds),
 		runs: map[string]map[string]bool{}, caused: map[string]*causedRequests{}, limits: map[string]*callTimers{},
 		seats: map[string]int{}, lent: map[string]sessionLent{},
@@ -249,9 +244,6 @@ func (b *Broker) adoptCatalog(cat proxyapi.Catalog) {
 			// The proxy finds a slot's hosts by the API's name, which now has other hosts or belongs to another server.
 			i.kill(errStopped)
 		}
-	}
-	if err := b.remembered.removeOthers(b.servers); err != nil {
-		b.cfg.Log.Warn("definitions of tools could not be removed", logline.Tag("server"), slog.Any("error", err))
 	}
 }
 

@@ -199,8 +199,8 @@ func newWorld(t *testing.T, slots int, apis ...proxyapi.API) *world {
 	return newWorldIn(t, "", slots, apis...)
 }
 
-// newWorldIn is newWorld with a folder for definitions.
-func newWorldIn(t *testing.T, definitions string, slots int, apis ...proxyapi.API) *world {
+// newWorldIn is newWorld with a folder of accepted tools.
+func newWorldIn(t *testing.T, pins string, slots int, apis ...proxyapi.API) *world {
 	t.Helper()
 	w := &world{t: t, over: map[string]bool{}, outcomes: map[string]int{}, catalog: proxyapi.Catalog{Version: "1", APIs: apis}}
 	w.launcher = &local{t: t, slots: slots, open: map[*localSlot]bool{}}
@@ -223,7 +223,7 @@ func newWorldIn(t *testing.T, definitions string, slots int, apis ...proxyapi.AP
 			defer w.mu.Unlock()
 			w.outcomes[outcome]++
 		},
-		Log: logline.New(t.Output(), "text", nil), Definitions: definitions,
+		Log: logline.New(t.Output(), "text", nil), Pins: pins,
 	})
 	t.Cleanup(func() {
 		w.broker.Close(context.Background())

@@ -36,12 +36,15 @@ type acceptedStore struct {
 type acceptedTools struct {
 	// Server identifies the server of the definitions: see serverSubject.
 	Server string `json:"server"`
+	// Digest is the configuration with which the server last declared exactly these tools (see digestOf), or empty. With
+	// it, the tools are known after a restart, and listing them starts no server. 1076a279 wrote none.
+	Digest string `json:"digest,omitempty"`
 	// Tools are the definitions by name, in the form that canonicalDefinition writes.
 	Tools map[string]json.RawMessage `json:"tools"`
 }
 
 func newAcceptedTools(s *configuredServer, tools []*declaredTool) *acceptedTools {
-	have := &acceptedTools{Server: serverSubject(s.spec), Tools: map[string]json.RawMessage{}}
+	have := &acceptedTools{Server: serverSubject(s.spec), Digest: s.digest, Tools: map[string]json.RawMessage{}}
 	for _, t := range tools {
 		have.Tools[t.Name] = t.raw
 	}
@@ -87,10 +90,25 @@ const (
 	heldChanged = "changed"
 )
 
+// recallTools returns the tools that a server last declared, if all of them are accepted. They may be out of date:
+// before a tool is called, the running server lists its tools again.
+func (p *acceptedStore) recallTools(s *configuredServer) (tools []*declaredTool, isKnown bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	have, err := p.loadAccepted(s.api.Name)
+	if err != nil || have == nil || have.Digest != s.digest || s.spec.Pins == "off" {
+		return nil, false
+	}
+	var all []json.RawMessage
+	for _, name := range slices.Sorted(maps.Keys(have.Tools)) {
+		all = append(all, have.Tools[name])
+	}
+	return readDefinitions(all), true
+}
+
 // markHeldBack marks each tool that is held back, and accepts a server's first definitions. It accepts nothing from an
-// empty list, because some servers list their tools only for a key that may use them. It accepts no remembered tools
-// either, because no server declares them now.
-func (p *acceptedStore) markHeldBack(s *configuredServer, tools []*declaredTool, remembered bool) {
+// empty list, because some servers list their tools only for a key that may use them.
+func (p *acceptedStore) markHeldBack(s *configuredServer, tools []*declaredTool) {
 	if s.spec.Pins == "off" || len(tools) == 0 {
 		return
 	}
@@ -102,9 +120,6 @@ func (p *acceptedStore) markHeldBack(s *configuredServer, tools []*declaredTool,
 			"codeforge mcp approve "+s.api.Name+" accepts them again", "error", err)
 	}
 	if have == nil || err == nil && have.Server != serverSubject(s.spec) {
-		if remembered {
-			return
-		}
 		have = newAcceptedTools(s, tools)
 		if err := p.storeAccepted(s.api.Name, have); err != nil {
 			p.loaded[s.api.Name] = have
@@ -124,6 +139,15 @@ func (p *acceptedStore) markHeldBack(s *configuredServer, tools []*declaredTool,
 			continue
 		}
 		names = append(names, t.held+" "+cleanText(t.Name))
+	}
+	digest := ""
+	if len(names) == 0 && len(tools) == len(have.Tools) {
+		digest = s.digest
+	}
+	if have.Digest != digest {
+		declared := *have
+		declared.Digest = digest
+		_ = p.storeAccepted(s.api.Name, &declared) // an error only costs a start of the server after a restart
 	}
 	list := strings.Join(names, ", ")
 	// A server can repeat its list every few seconds; only a change is worth a line in the log.

@@ -41,9 +41,11 @@ func (r *rug) declare(definitions ...string) {
 	testkit.Must(r.t, r.broker.RestartServer("a"))
 }
 
-// names are the tools that code sees.
+// names are the tools that code sees after the server has listed them.
 func (r *rug) names() string {
 	r.t.Helper()
+	_, err := r.broker.ReviewTools(r.t.Context(), "a")
+	testkit.Must(r.t, err)
 	tools, err := r.broker.LearnTools(r.t.Context(), "a")
 	testkit.Must(r.t, err)
 	var names []string

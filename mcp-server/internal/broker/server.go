@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
@@ -38,8 +36,7 @@ type configuredServer struct {
 	spec   mcpserver.Settings
 	digest string
 
-	keeping sync.Mutex    // held while the tools are written to the cache
-	turns   chan struct{} // one for each call that may be in flight
+	turns chan struct{} // one for each call that may be in flight
 
 	// Guarded by Broker.mu.
 	instances map[string]*serverInstance
@@ -47,7 +44,7 @@ type configuredServer struct {
 	notBefore time.Time // of the next start
 	tools     []*declaredTool
 	known     bool         // tools are the server's, perhaps from before its last start
-	recalled  bool         // the cache has been read
+	recalled  bool         // the accepted tools have been read
 	fresh     bool         // tools are the server's present ones
 	asked     time.Time    // when the tools were last listed
 	again     *time.Timer  // runs until the tools may be listed again
@@ -178,16 +175,11 @@ type toolListing struct {
 	f     *callFailure
 }
 
-// recallTools reads the cached tools, once. The caller holds Broker.mu.
+// recallTools reads the accepted tools, once. The caller holds Broker.mu.
 func (s *configuredServer) recallTools() {
-	if s.recalled {
-		return
-	}
-	s.recalled = true
-	if d, ok := s.broker.remembered.readCached(s.api.Name, s.digest); ok && !s.known {
-		s.tools, s.known = readDefinitions(d.Tools), true
-		// The cache must not count as a first declaration: no server declares these tools now.
-		s.broker.pins.markHeldBack(s, s.tools, true)
+	if !s.known && !s.recalled {
+		s.recalled = true
+		s.tools, s.known = s.broker.pins.recallTools(s)
 	}
 }
 
@@ -252,36 +244,17 @@ func (s *configuredServer) askForTools(l *toolListing) {
 	}
 	if f == nil {
 		l.tools = readDefinitions(listed.Tools)
-		b.pins.markHeldBack(s, l.tools, false)
+		b.pins.markHeldBack(s, l.tools)
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if f == nil {
 		s.tools, s.known = l.tools, true
 	} else {
 		s.fresh = false
 	}
-	b.mu.Unlock()
-	if f == nil {
-		s.cacheTools()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	l.f, s.listing = f, nil
 	close(l.done)
-}
-
-// cacheTools writes the known tools to the cache.
-func (s *configuredServer) cacheTools() {
-	// Without this lock an older list could overwrite a newer one on disk.
-	s.keeping.Lock()
-	defer s.keeping.Unlock()
-	s.broker.mu.Lock()
-	definitions := convert.Each(s.tools, func(t *declaredTool) json.RawMessage { return t.raw })
-	d := cacheFile{Digest: s.digest, Tools: definitions}
-	s.broker.mu.Unlock()
-	if err := s.broker.remembered.writeCached(s.api.Name, d); err != nil {
-		s.logWarning("the definitions of its tools could not be kept", "error", err)
-	}
 }
 
 // readDefinitions reads definitions of tools. It skips tools without a name or beyond the bounds. It ignores members of
