@@ -63,7 +63,7 @@ type Bridge struct {
 
 	mu       sync.Mutex
 	cancels  map[uint64]context.CancelFunc
-	changes  map[string]bool                 // lists whose change is not reported yet
+	changed  bool                            // a change of the tools is not reported yet
 	progress map[uint64]*bridgewire.Progress // by request: progress that is not reported yet
 
 	questions openQuestions
@@ -72,7 +72,7 @@ type Bridge struct {
 // New returns a bridge.
 func New(cfg Config) *Bridge {
 	b := &Bridge{
-		cfg: cfg, out: bridgewire.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{}, changes: map[string]bool{},
+		cfg: cfg, out: bridgewire.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{},
 		progress: map[uint64]*bridgewire.Progress{},
 	}
 	b.logs = &logRelay{write: func(text string) { b.writeFrame(bridgewire.FromBridge{Log: text}) }}
@@ -105,7 +105,12 @@ func (b *Bridge) Run(ctx context.Context) error {
 		return endOf(ended)
 	}
 	defer server.closeServer()
-	b.writeFrame(bridgewire.FromBridge{Ready: server.readyFrame()})
+	s, err := server.ensureSession()
+	if err != nil {
+		b.reportFailure(ctx, err)
+		return endOf(ended)
+	}
+	b.writeFrame(bridgewire.FromBridge{Ready: &bridgewire.Ready{Protocol: s.InitializeResult().ProtocolVersion}})
 	b.serveRequests(ctx, server, frames)
 	// Cancelled before the wait, so that open requests end.
 	cancel()
@@ -211,19 +216,19 @@ func (b *Bridge) reportFailure(ctx context.Context, err error) {
 	b.writeFrame(bridgewire.FromBridge{Failed: &f})
 }
 
-// notifyChanged notifies the broker of a changed list after a short delay, so that many changes give one frame.
-func (b *Bridge) notifyChanged(list string) {
+// notifyChanged notifies the broker of changed tools after a short delay, so that many changes give one frame.
+func (b *Bridge) notifyChanged(context.Context, *mcp.ToolListChangedRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.changes[list] {
+	if b.changed {
 		return
 	}
-	b.changes[list] = true
+	b.changed = true
 	time.AfterFunc(changePause, func() {
 		b.mu.Lock()
-		delete(b.changes, list)
+		b.changed = false
 		b.mu.Unlock()
-		b.writeFrame(bridgewire.FromBridge{Changed: list})
+		b.writeFrame(bridgewire.FromBridge{Changed: true})
 	})
 }
 
@@ -267,10 +272,8 @@ func (b *Bridge) newClient() *mcp.Client {
 		Capabilities: &mcp.ClientCapabilities{
 			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}},
 		},
-		ElicitationHandler:         b.passQuestion,
-		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { b.notifyChanged("tools") },
-		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { b.notifyChanged("prompts") },
-		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { b.notifyChanged("resources") },
+		ElicitationHandler:     b.passQuestion,
+		ToolListChangedHandler: b.notifyChanged,
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 			b.reportProgress(r.Params)
 		},
@@ -279,7 +282,6 @@ func (b *Bridge) newClient() *mcp.Client {
 
 // serverConn is the connection to a server, on its standard input and output or over HTTP.
 type serverConn interface {
-	readyFrame() *bridgewire.Ready
 	// ensureSession returns the session for a new request. For this, a remote server may be connected again.
 	ensureSession() (*mcp.ClientSession, error)
 	// isSessionLost reports whether the server rejected the request because of its session, and may accept it in another
@@ -352,17 +354,4 @@ func (b *Bridge) dialSession(
 		}()
 		return nil, context.Cause(ctx)
 	}
-}
-
-// readyOf returns the server's description of itself from connecting.
-func readyOf(s *mcp.ClientSession) *bridgewire.Ready {
-	res := s.InitializeResult()
-	r := &bridgewire.Ready{Protocol: res.ProtocolVersion, Instructions: res.Instructions}
-	if res.ServerInfo != nil {
-		r.Name, r.Version = res.ServerInfo.Name, res.ServerInfo.Version
-	}
-	if line, err := bridgewire.EncodeLine(res.Capabilities); err == nil {
-		r.Capabilities = line
-	}
-	return r
 }

@@ -35,7 +35,7 @@ type broker struct {
 	answers map[uint64]chan bridgewire.FromBridge
 	first   chan bridgewire.FromBridge // ready or failed
 	failed  chan bridgewire.Failed
-	changes chan string
+	changes chan bool
 	asked   chan bridgewire.Question
 	logs    strings.Builder
 	id      uint64
@@ -48,7 +48,7 @@ func begin(t *testing.T, start bridgewire.Start) *broker {
 	out, outWrite := io.Pipe()
 	b := &broker{
 		t: t, in: inWrite, to: bridgewire.NewWriter(inWrite), done: make(chan error, 1), answers: map[uint64]chan bridgewire.FromBridge{},
-		first: make(chan bridgewire.FromBridge, 1), failed: make(chan bridgewire.Failed, 1), changes: make(chan string, 100),
+		first: make(chan bridgewire.FromBridge, 1), failed: make(chan bridgewire.Failed, 1), changes: make(chan bool, 100),
 		asked: make(chan bridgewire.Question, 16),
 	}
 	br := bridge.New(bridge.Config{In: in, Out: outWrite, Env: os.Environ(), Version: "test"})
@@ -83,8 +83,8 @@ func (b *broker) follow(r *bridgewire.Reader) {
 			b.mu.Lock()
 			b.logs.WriteString(f.Log + "\n")
 			b.mu.Unlock()
-		case f.Changed != "":
-			b.changes <- f.Changed
+		case f.Changed:
+			b.changes <- true
 		case f.Question != nil:
 			b.asked <- *f.Question
 		default:

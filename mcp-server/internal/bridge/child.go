@@ -224,8 +224,6 @@ func (c *childServer) describeEnd() string {
 	return " (" + c.state.Error() + ")"
 }
 
-func (c *childServer) readyFrame() *bridgewire.Ready { return readyOf(c.current) }
-
 func (c *childServer) ensureSession() (*mcp.ClientSession, error) {
 	return c.current, nil
 }

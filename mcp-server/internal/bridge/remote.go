@@ -32,7 +32,6 @@ type remoteServer struct {
 	bridge *Bridge
 	client *http.Client
 	door   *remoteTransport
-	first  *bridgewire.Ready // of the first session
 
 	connecting sync.Mutex // held while connecting, so that waiting requests share one attempt
 
@@ -64,7 +63,6 @@ func (b *Bridge) connectRemote(ctx context.Context) (serverConn, error) {
 		d.base.CloseIdleConnections()
 		return nil, err
 	}
-	r.first = readyOf(s)
 	r.useSession(s)
 	return r, nil
 }
@@ -136,8 +134,6 @@ func (r *remoteServer) connectBy(ctx context.Context, kind string, until time.Ti
 	}
 	return nil, err
 }
-
-func (r *remoteServer) readyFrame() *bridgewire.Ready { return r.first }
 
 // ensureSession returns the current session, or a new one if the session was lost.
 func (r *remoteServer) ensureSession() (*mcp.ClientSession, error) {

@@ -127,8 +127,8 @@ type FromBridge struct {
 	Error  *Error          `json:"error,omitempty"`
 	// Log is output of the server on its standard error, or a remark of the bridge.
 	Log string `json:"log,omitempty"`
-	// Changed names a list of the server that has changed: "tools", "resources" or "prompts".
-	Changed string `json:"changed,omitempty"`
+	// Changed means that the server's list of tools has changed.
+	Changed bool `json:"changed,omitempty"`
 	// Question is a question of the server to the user during a request.
 	Question *Question `json:"question,omitempty"`
 	// Progress is the progress of a request.
@@ -162,13 +162,9 @@ type Answer struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// Ready is the server's description of itself.
+// Ready means that the server is connected, with this version of MCP.
 type Ready struct {
-	Protocol     string          `json:"protocol"`
-	Name         string          `json:"name,omitempty"`
-	Version      string          `json:"version,omitempty"`
-	Instructions string          `json:"instructions,omitempty"`
-	Capabilities json.RawMessage `json:"capabilities,omitempty"`
+	Protocol string `json:"protocol"`
 }
 
 // Failed is the reason why the bridge ends.

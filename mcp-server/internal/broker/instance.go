@@ -190,8 +190,8 @@ func (i *serverInstance) handleFrame(f bridgewire.FromBridge, timer *time.Timer)
 		i.passQuestion(*f.Question)
 	case f.Progress != nil:
 		i.reportProgress(*f.Progress)
-	case f.Changed != "":
-		i.server.handleChange(f.Changed, i.key)
+	case f.Changed:
+		i.server.handleChange(i.key)
 	case f.ID != 0:
 		i.mu.Lock()
 		p := i.pending[f.ID]

@@ -316,7 +316,7 @@ func TestListPause(t *testing.T) {
 			return was
 		}
 		for range 100 {
-			s.handleChange("tools", "")
+			s.handleChange("")
 		}
 		if !fresh() {
 			t.Error("asked again at once")
@@ -326,12 +326,11 @@ func TestListPause(t *testing.T) {
 		if fresh() {
 			t.Error("a change was forgotten")
 		}
-		s.handleChange("tools", "")
+		s.handleChange("")
 		if fresh() {
 			t.Error("a change long after the last question is not noticed")
 		}
-		s.handleChange("tools", "r1")
-		s.handleChange("resources", "")
+		s.handleChange("r1")
 		if !fresh() {
 			t.Error("one run's own process changed what all see")
 		}

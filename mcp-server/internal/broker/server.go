@@ -112,8 +112,8 @@ const listPause = 2 * time.Second
 
 // handleChange handles an instance's report that the server's tools changed. It ignores an instance of one tenant,
 // session or run: its owner may control it, and must not change the tools that others see.
-func (s *configuredServer) handleChange(list, key string) {
-	if list != "tools" || key != "" {
+func (s *configuredServer) handleChange(key string) {
+	if key != "" {
 		return
 	}
 	s.broker.mu.Lock()
