@@ -53,41 +53,39 @@ const tiocLinux = 0x541C
 // tcpAOAddKey is TCP_AO_ADD_KEY (linux/tcp.h), which adds a key for the packets of a connection.
 const tcpAOAddKey = 38
 
-// Machine is the architecture of a filter.
-type Machine struct {
-	Arch  uint32            // AUDIT_ARCH_*
-	Calls map[string]uint32 // system call numbers by name
-	X32   bool              // the architecture has a second table, marked by x32Bit
+// refused lists the system calls that fail with EPERM.
+var refused = []uint32{
+	// namespaces and mounts
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+	unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
+	unix.SYS_MOUNT_SETATTR, unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT, unix.SYS_OPEN_TREE_ATTR,
+	// other processes' memory and descriptors
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE,
+	unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+	// IPC objects that outlive a process: in a container, slots would share them
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_SEMGET,
+	unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_MQ_OPEN,
+	// memory that no process's size shows, or that a descriptor in flight keeps alive
+	unix.SYS_MEMFD_CREATE, unix.SYS_IO_SETUP, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_SECCOMP,
+	// attributes of files in memory: their size does not show it
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_INOTIFY_INIT1, // 128 queues of 16,384 events with long names are more than 1 GiB
+	// kernel attack surface that code here does not need
+	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KEYCTL, unix.SYS_ADD_KEY,
+	unix.SYS_REQUEST_KEY, unix.SYS_FANOTIFY_INIT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
+	unix.SYS_LOOKUP_DCOOKIE, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SYSLOG, unix.SYS_ACCT,
+	unix.SYS_VMSPLICE, unix.SYS_MOVE_PAGES, unix.SYS_MBIND, unix.SYS_SET_MEMPOLICY, unix.SYS_MIGRATE_PAGES,
+	unix.SYS_SET_MEMPOLICY_HOME_NODE, unix.SYS_PERSONALITY, unix.SYS_NFSSERVCTL, unix.SYS_REMAP_FILE_PAGES,
+	unix.SYS_MEMFD_SECRET, unix.SYS_VHANGUP,
+	// the machine
+	unix.SYS_REBOOT, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE,
+	unix.SYS_DELETE_MODULE, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME,
+	unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
 }
 
-// refused lists the system calls that fail, by error.
-var refused = []struct {
-	errno uint32
-	names []string
-}{
-	{uint32(unix.ENOSYS), []string{"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"}},
-	{uint32(unix.EPERM), []string{
-		// namespaces and mounts
-		"unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree", "move_mount", "fsopen",
-		"fsconfig", "fsmount", "fspick", "mount_setattr", "statmount", "listmount", "open_tree_attr",
-		// other processes' memory and descriptors
-		"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
-		// IPC objects that outlive a process: in a container, slots would share them
-		"shmget", "shmat", "msgget", "msgsnd", "msgrcv", "semget", "semop", "semtimedop", "mq_open",
-		// memory that no process's size shows, or that a descriptor in flight keeps alive
-		"memfd_create", "io_setup", "landlock_create_ruleset", "seccomp",
-		"setxattr", "lsetxattr", "fsetxattr", "setxattrat", // of files in memory: their size does not show it
-		"inotify_init", "inotify_init1", // 128 queues of 16,384 events with long names are more than 1 GiB
-		// kernel attack surface that code here does not need
-		"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "fanotify_init",
-		"open_by_handle_at", "name_to_handle_at", "lookup_dcookie", "quotactl", "quotactl_fd", "syslog", "acct",
-		"vmsplice", "move_pages", "mbind", "set_mempolicy", "migrate_pages", "set_mempolicy_home_node",
-		"personality", "nfsservctl", "remap_file_pages", "memfd_secret", "vhangup",
-		// the machine
-		"reboot", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "swapon",
-		"swapoff", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
-		"iopl", "ioperm", "modify_ldt", "uselib", "ustat", "sysfs",
-	}},
+// unknown lists the system calls that fail with ENOSYS.
+var unknown = []uint32{
+	unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }
 
 // Options set the calls that a program may make under the filter.
@@ -99,67 +97,51 @@ type Options struct {
 	HostFolder bool
 }
 
-// startProcess are the calls besides clone that start a process.
-var startProcess = []string{"fork", "vfork"}
-
-// BuildFilter returns the filter for a machine.
-func BuildFilter(m Machine, o Options) ([]bpf.Instruction, error) {
+// BuildFilter returns the filter of this machine.
+func BuildFilter(o Options) []bpf.Instruction {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		// System call numbers differ between architectures: a process of another one would bypass the list below.
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.Arch, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
 		bpf.RetConstant{Val: kill},
 		bpf.LoadAbsolute{Off: offNr, Size: 4},
 	}
 	// The x32 table has the same audit architecture and other numbers, so the check above does not catch it.
-	if m.X32 {
+	if hasX32 {
 		p = append(p,
 			bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1},
 			bpf.RetConstant{Val: refusalAction(uint32(unix.ENOSYS))})
 	}
-	for _, r := range refused {
-		for _, name := range r.names {
-			nr, ok := m.Calls[name]
-			if !ok {
-				continue // this machine has no such call
-			}
-			p = append(p,
-				bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: 1},
-				bpf.RetConstant{Val: refusalAction(r.errno)})
+	refuse := func(errno unix.Errno, calls ...uint32) {
+		for _, nr := range calls {
+			p = append(p, buildCallRule(nr, []bpf.Instruction{bpf.RetConstant{Val: refusalAction(uint32(errno))}})...)
 		}
 	}
+	refuse(unix.ENOSYS, unknown...)
+	refuse(unix.EPERM, refused...)
+	refuse(unix.EPERM, oldRefused...)
 	if !o.Processes {
-		// arm64 has neither fork nor vfork.
-		for _, name := range startProcess {
-			if nr, ok := m.Calls[name]; ok {
-				p = append(p, buildCallRule(nr, []bpf.Instruction{bpf.RetConstant{Val: refusalAction(uint32(unix.EPERM))}})...)
-			}
-		}
+		refuse(unix.EPERM, oldProcesses...)
 	}
 	//defence:folder-files
 	if o.HostFolder {
-		p = append(p, requirePlainFiles(m)...)
+		// A symbolic link could lead a program of the host to another file.
+		refuse(unix.EPERM, unix.SYS_SYMLINKAT)
+		refuse(unix.EPERM, oldLinks...)
+		refuse(unix.ENOSYS, unix.SYS_OPENAT2) // its mode is in memory, which a filter cannot read
+		p = append(p, requirePlainModes()...)
 	}
-	// A call that a later version of the table lacks would silently stay allowed.
-	for _, need := range []string{
-		"prctl", "socket", "socketpair", "setsockopt", "clone", "close_range", "mmap", "ioctl", "fcntl",
-		"ptrace", "io_uring_setup", "bpf", "memfd_create", "symlinkat", "openat", "openat2", "fchmodat",
-	} {
-		if _, ok := m.Calls[need]; !ok {
-			return nil, fmt.Errorf("seccomp: no number for %s", need)
-		}
-	}
-	// The calls below stay allowed with certain arguments.
-	p = append(p, buildCallRule(m.Calls["socket"], usualSockets())...)
-	p = append(p, buildCallRule(m.Calls["socketpair"], streamPairs())...)
-	p = append(p, buildCallRule(m.Calls["setsockopt"], usualOptions())...)
-	p = append(p, buildCallRule(m.Calls["clone"], noNamespaces(o))...)
-	p = append(p, buildCallRule(m.Calls["close_range"], noSeparateTable())...)
-	p = append(p, buildCallRule(m.Calls["mmap"], noUncountedMemory())...)
-	p = append(p, buildCallRule(m.Calls["ioctl"], noTerminalInput())...)
-	p = append(p, buildCallRule(m.Calls["prctl"], noMoreFilters())...)
-	p = append(p, buildCallRule(m.Calls["fcntl"], usualCommands())...)
-	return append(p, bpf.RetConstant{Val: allow}), nil
+	// These calls stay allowed with certain arguments.
+	p = append(p, buildCallRule(unix.SYS_SOCKET, usualSockets())...)
+	p = append(p, buildCallRule(unix.SYS_SOCKETPAIR, streamPairs())...)
+	p = append(p, buildCallRule(unix.SYS_SETSOCKOPT, usualOptions())...)
+	p = append(p, buildCallRule(unix.SYS_CLONE, noNamespaces(o))...)
+	p = append(p, buildCallRule(unix.SYS_CLOSE_RANGE, noSeparateTable())...)
+	p = append(p, buildCallRule(unix.SYS_MMAP, noUncountedMemory())...)
+	p = append(p, buildCallRule(unix.SYS_IOCTL, noTerminalInput())...)
+	p = append(p, buildCallRule(unix.SYS_PRCTL, noMoreFilters())...)
+	p = append(p, buildCallRule(unix.SYS_FCNTL, usualCommands())...)
+	return append(p, bpf.RetConstant{Val: allow})
 }
 
 // buildCallRule runs body for one system call. body must always return. The accumulator must hold the number of the
@@ -274,34 +256,22 @@ func noNamespaces(o Options) []bpf.Instruction {
 	}, rest...)
 }
 
-// modeCalls lists the calls that set the mode of a file. mode is the number of the argument with the mode. If the mode
-// counts only with certain flags, flags is the number of the argument with the flags, otherwise -1.
-var modeCalls = []struct {
-	name        string
+// modeCall is a call that sets the mode of a file. mode is the number of the argument with the mode. If the mode counts
+// only with certain flags, flags is the number of the argument with the flags, otherwise -1.
+type modeCall struct {
+	nr          uint32
 	mode, flags int
-}{
-	{"chmod", 1, -1}, {"fchmod", 1, -1}, {"fchmodat", 2, -1}, {"fchmodat2", 2, -1}, {"creat", 1, -1}, {"mknod", 1, -1},
-	{"mknodat", 2, -1}, {"open", 2, 1}, {"openat", 3, 2},
 }
 
-// requirePlainFiles refuses symbolic links, named pipes, and modes with a set-user-ID or set-group-ID bit. A program of
-// the host that opens a pipe would wait without end.
-func requirePlainFiles(m Machine) (p []bpf.Instruction) {
-	refuse := func(errno unix.Errno, names ...string) {
-		for _, name := range names {
-			// arm64 has only symlinkat.
-			if nr, ok := m.Calls[name]; ok {
-				p = append(p, buildCallRule(nr, []bpf.Instruction{bpf.RetConstant{Val: refusalAction(uint32(errno))}})...)
-			}
-		}
-	}
-	refuse(unix.EPERM, "symlink", "symlinkat")
-	refuse(unix.ENOSYS, "openat2") // its mode is in memory, which a filter cannot read
-	for _, c := range modeCalls {
-		nr, ok := m.Calls[c.name]
-		if !ok {
-			continue // newer architectures lack the old calls
-		}
+var modeCalls = []modeCall{
+	{unix.SYS_FCHMOD, 1, -1}, {unix.SYS_FCHMODAT, 2, -1}, {unix.SYS_FCHMODAT2, 2, -1}, {unix.SYS_MKNODAT, 2, -1},
+	{unix.SYS_OPENAT, 3, 2},
+}
+
+// requirePlainModes refuses named pipes, and modes with a set-user-ID or set-group-ID bit. A program of the host that
+// opens a pipe would wait without end.
+func requirePlainModes() (p []bpf.Instruction) {
+	for _, c := range slices.Concat(modeCalls, oldModes) {
 		var body []bpf.Instruction
 		if c.flags >= 0 {
 			body = []bpf.Instruction{
@@ -310,7 +280,7 @@ func requirePlainFiles(m Machine) (p []bpf.Instruction) {
 				bpf.RetConstant{Val: allow},
 			}
 		}
-		p = append(p, buildCallRule(nr, append(body,
+		p = append(p, buildCallRule(c.nr, append(body,
 			bpf.LoadAbsolute{Off: offArg(c.mode), Size: 4},
 			// No other type of a file has the bit of S_IFIFO.
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.S_ISUID | unix.S_ISGID | unix.S_IFIFO, SkipTrue: 1},
@@ -372,10 +342,6 @@ func EncodeFilter(p []bpf.Instruction) ([]byte, error) {
 
 // MachineFilter returns the encoded filter of this machine.
 func MachineFilter(o Options) ([]byte, error) {
-	p, err := BuildFilter(thisMachine(), o)
-	if err != nil {
-		return nil, err
-	}
 	//defence:seccomp instead EncodeFilter([]bpf.Instruction{bpf.RetConstant{Val: allow}})
-	return EncodeFilter(p)
+	return EncodeFilter(BuildFilter(o))
 }

@@ -1,10 +1,13 @@
 package seccomp
 
-import "golang.org/x/sys/unix"
+import (
+	"maps"
 
-// thisMachine describes amd64, which has old calls that newer architectures lack.
-func thisMachine() Machine {
-	return Machine{Arch: unix.AUDIT_ARCH_X86_64, X32: true, Calls: callNumbers(map[string]uint32{
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	maps.Copy(callNumbers, map[string]uint32{
 		"chmod":        unix.SYS_CHMOD,
 		"creat":        unix.SYS_CREAT,
 		"fork":         unix.SYS_FORK,
@@ -19,5 +22,5 @@ func thisMachine() Machine {
 		"uselib":       unix.SYS_USELIB,
 		"ustat":        unix.SYS_USTAT,
 		"vfork":        unix.SYS_VFORK,
-	})}
+	})
 }
