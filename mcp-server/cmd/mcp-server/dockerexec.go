@@ -1,9 +1,10 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -50,16 +51,22 @@ func (c execConfig) Dial(ctx context.Context) (net.Conn, error) {
 	}
 	near, far := net.Pipe()
 	conn := &execConn{Conn: stream.Conn, near: near, copied: make(chan struct{})}
+	stderr, stderrEnd := io.Pipe()
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		logStderr(log, stderr)
+	}()
 	go func() {
 		defer close(conn.copied)
 		defer far.Close()
 		// After the end of the exec, writes to the stream would have no reader.
 		defer stream.Close()
-		stderr := &lineLog{log: log}
-		defer stderr.flushLine()
-		if _, err := stdcopy.StdCopy(far, stderr, stream.Reader); err != nil && !conn.closed.Load() {
+		if _, err := stdcopy.StdCopy(far, stderrEnd, stream.Reader); err != nil && !conn.closed.Load() {
 			log.Warn("the stream to the sandbox broke", "error", err)
 		}
+		_ = stderrEnd.Close()
+		<-logged
 	}()
 	return conn, nil
 }
@@ -120,38 +127,15 @@ func (c *execConn) Close() error {
 // maxLine bounds a logged line of stderr, in bytes.
 const maxLine = 4 << 10
 
-type lineLog struct {
-	log     *slog.Logger
-	pending []byte
-}
-
-var _ io.Writer = (*lineLog)(nil)
-
-// Write logs the complete lines.
-func (l *lineLog) Write(p []byte) (int, error) {
-	l.pending = append(l.pending, p...)
-	for {
-		// A line without an end is logged in pieces, so that it does not fill the memory.
-		i := bytes.IndexByte(l.pending, '\n')
-		if i < 0 && len(l.pending) < maxLine {
-			return len(p), nil
+// logStderr logs the lines of the exec's stderr until its end. A longer line is logged in pieces.
+func logStderr(log *slog.Logger, stderr io.Reader) {
+	for lines := bufio.NewReaderSize(stderr, maxLine); ; {
+		line, err := lines.ReadSlice('\n')
+		if text := strings.TrimSpace(string(line)); text != "" {
+			log.Warn("sandboxd attach: " + text)
 		}
-		if i < 0 {
-			i = maxLine - 1
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
 		}
-		l.logLine(l.pending[:i+1])
-		l.pending = l.pending[i+1:]
-	}
-}
-
-// flushLine logs the last line, which has no line feed.
-func (l *lineLog) flushLine() {
-	l.logLine(l.pending)
-	l.pending = nil
-}
-
-func (l *lineLog) logLine(p []byte) {
-	if text := strings.TrimSpace(string(p)); text != "" {
-		l.log.Warn("sandboxd attach: " + text)
 	}
 }
