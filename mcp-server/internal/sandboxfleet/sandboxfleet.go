@@ -275,19 +275,6 @@ func (f *Fleet) recordRefusal(p *sandboxPod) {
 	f.addLeases(p, -1)
 }
 
-// CountPods returns the number of pods that may get leases, and the number of leases.
-func (f *Fleet) CountPods() (pods, leases int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range f.pods {
-		if p.isUsable() {
-			pods++
-		}
-		leases += p.own
-	}
-	return pods, leases
-}
-
 // DialRuns and DialControl connect to one pod for data that all pods share, such as the catalog. They choose the first
 // ready pod by ID.
 func (f *Fleet) DialRuns(ctx context.Context) (net.Conn, error) {
