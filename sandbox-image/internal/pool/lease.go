@@ -26,10 +26,8 @@ func (p *Pool) Acquire(owner context.Context, r sandboxapi.LeaseRequest) (sandbo
 	if r.Server {
 		return p.acquireServer(owner)
 	}
-	if p.private != r.Private {
-		p.private = r.Private // waiting interpreters are outdated now
-	}
-	p.folders = jail.ChooseFolders(p.cfg.Folders, r.Folders)
+	// Waiting interpreters of another kind are outdated now.
+	p.next.private, p.next.folders = r.Private, jail.ChooseFolders(p.cfg.Folders, r.Folders)
 	s, isWarm := p.chooseSlot(python)
 	// A lease ahead must leave another slot vacant: otherwise an unused lease could block every run.
 	if s == nil || p.draining || r.Ahead && (p.cfg.Warm == 0 || !p.hasOtherVacant(s)) {
@@ -39,15 +37,15 @@ func (p *Pool) Acquire(owner context.Context, r sandboxapi.LeaseRequest) (sandbo
 	if err != nil {
 		return sandboxapi.Lease{}, err
 	}
-	s.folders = p.folders
-	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.private != r.Private ||
-		s.warm.folders != jail.FolderNames(s.folders)) {
+	if s.warm != nil && !r.Ahead && (s.warm.python != python || s.warm.kind.private != r.Private ||
+		jail.FolderNames(s.warm.kind.folders) != jail.FolderNames(p.next.folders)) {
 		p.discardInterpreter(s) // vacate starts the replacement when this one has ended
 	}
 	if s.running == nil && !r.Ahead && !p.startInterpreter(s, python) {
 		return sandboxapi.Lease{}, fmt.Errorf("%w: %w", sandboxapi.ErrUnready, p.lastStartError(python))
 	}
-	s.ahead, s.python, s.private, s.pinned = r.Ahead, python, r.Private, p.pinned && !r.Private
+	s.ahead, s.python, s.kind = r.Ahead, python, p.next
+	s.kind.pinned = p.next.pinned && !r.Private
 	p.grantLease(s, g, owner)
 	p.watchIdle(s)
 	return sandboxapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.countTaken(), Canary: s.canary}, nil

@@ -88,22 +88,25 @@ type Pool struct {
 	backoff  time.Duration
 	retryAt  time.Time
 	python   pythonState
-	private  bool          // the last lease was private, so waiting interpreters are private too
-	folders  []jail.Folder // of the last lease, and so of waiting interpreters
-	pinned   bool          // the last run of TypeScript had pinned skills: waiting interpreters are for such a run
+	next     runKind // of waiting interpreters: that of the last lease, and pinned as the last run of TypeScript
 
 	runs, warmRuns uint64
+}
+
+// runKind are the properties of a run for which an interpreter is prepared.
+type runKind struct {
+	private bool // the run shares no file with others
+	pinned  bool // it imports pinned skills
+	folders []jail.Folder
 }
 
 // slotState is one slot, for runs or for MCP servers.
 type slotState struct {
 	id         slot.ID
-	lease      uint64        // 0: free, or in quarantine
-	python     bool          // the lease is for a run of Python
-	ahead      bool          // the lease is for a future run
-	private    bool          // the lease is private
-	folders    []jail.Folder // of the lease
-	pinned     bool          // the lease is most likely for a run with pinned skills
+	lease      uint64  // 0: free, or in quarantine
+	python     bool    // the lease is for a run of Python
+	ahead      bool    // the lease is for a future run
+	kind       runKind // of the lease; pinned is a guess until the run begins
 	quarantine bool
 	// broken is why the slot is out of use: a process could not be killed, or see Pool.retryRemoval.
 	broken  error
@@ -126,7 +129,8 @@ var errFirst = errors.New("the first interpreter is starting")
 // New makes a pool and starts its warm interpreters. The pool is ready when one interpreter waits for code.
 func New(cfg Config) *Pool {
 	cfg.LeaseIdle = cmp.Or(cfg.LeaseIdle, defaultLeaseIdle)
-	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}, folders: cfg.Folders}
+	p := &Pool{cfg: cfg, stop: make(chan struct{}), leases: map[uint64]*slotState{}}
+	p.next.folders = cfg.Folders
 	p.packages, _ = p.holdCodePackages(nil)
 	if cfg.Warm > 0 {
 		p.problem = errFirst
@@ -208,40 +212,24 @@ func (p *Pool) Close() error {
 // private or has pinned skills.
 // An interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
 func (p *Pool) interpreterKey(s *slotState, python bool) string {
-	key := p.permissionHash() + p.ca
+	key, kind := p.permissionHash()+p.ca, p.kindOf(s)
 	if python {
 		key = "python" + p.packages.python.interpreterKey() + p.ca
-	} else if p.isPinned(s) {
+	} else if kind.pinned {
 		key = "pinned" + key
 	}
-	if p.isPrivate(s) {
+	if kind.private {
 		key = "private" + key
 	}
-	return jail.FolderNames(p.foldersOf(s)) + "|" + key
+	return jail.FolderNames(kind.folders) + "|" + key
 }
 
-// foldersOf returns the folders of the host for an interpreter of the seat. The caller holds p.mu.
-func (p *Pool) foldersOf(s *slotState) []jail.Folder {
+// kindOf returns the kind of an interpreter for the seat. The caller holds p.mu.
+func (p *Pool) kindOf(s *slotState) runKind {
 	if s.lease != 0 {
-		return s.folders
+		return s.kind
 	}
-	return p.folders
-}
-
-// isPrivate reports whether an interpreter of the seat should be private. The caller holds p.mu.
-func (p *Pool) isPrivate(s *slotState) bool {
-	if s.lease != 0 {
-		return s.private
-	}
-	return p.private
-}
-
-// isPinned reports whether an interpreter of the seat should be for a run with pinned skills. The caller holds p.mu.
-func (p *Pool) isPinned(s *slotState) bool {
-	if s.lease != 0 {
-		return s.pinned
-	}
-	return p.pinned
+	return p.next
 }
 
 // SetPermissions implements sandboxapi.Sandbox.

@@ -160,7 +160,7 @@ func (p *Pool) claimSlot(r sandboxapi.RunRequest) (*slotState, error) {
 	case s.used:
 		return nil, fmt.Errorf("%w: it has had its run", sandboxapi.ErrLeaseGone)
 	// A private run in a shared interpreter could read and leave shared files.
-	case s.private != r.Private:
+	case s.kind.private != r.Private:
 		return nil, fmt.Errorf("%w: a run and its lease are private, or neither is", sandboxapi.ErrBadRequest)
 	case r.Permissions != p.permissionHash():
 		return nil, fmt.Errorf("%w: now %s", sandboxapi.ErrPermissions, p.permissionHash())
@@ -168,10 +168,10 @@ func (p *Pool) claimSlot(r sandboxapi.RunRequest) (*slotState, error) {
 		return nil, fmt.Errorf("%w: the slot is out of use", sandboxapi.ErrUnready)
 	}
 	python := r.Language.IsPython()
-	s.python, s.pinned = python, isPinned(r)
+	s.python, s.kind.pinned = python, isPinned(r)
 	if !python {
-		p.pinned = s.pinned // outdates waiting interpreters if it was different
-	} // outdates waiting interpreters if the value changes
+		p.next.pinned = s.kind.pinned // outdates waiting interpreters if it was different
+	}
 	// The permissions or the CA changed after the lease was granted, or the lease was for another language.
 	if s.warm != nil && s.warm.key != p.interpreterKey(s, python) {
 		p.discardInterpreter(s)

@@ -186,7 +186,7 @@ func TestClaim(t *testing.T) {
 		"of a server":        {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.id = slot.Max }, sandboxapi.ErrBadRequest},
 		"used":               {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.used = true }, sandboxapi.ErrLeaseGone},
 		"private run":        {func(_ *Pool, _ *slotState, r *sandboxapi.RunRequest) { r.Private = true }, sandboxapi.ErrBadRequest},
-		"private lease":      {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.private = true }, sandboxapi.ErrBadRequest},
+		"private lease":      {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.kind.private = true }, sandboxapi.ErrBadRequest},
 		"other permissions":  {func(_ *Pool, _ *slotState, r *sandboxapi.RunRequest) { r.Permissions = "x" }, sandboxapi.ErrPermissions},
 		"out of use":         {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.broken = errJail }, sandboxapi.ErrUnready},
 		"nothing starts":     {func(*Pool, *slotState, *sandboxapi.RunRequest) {}, errJail},

@@ -14,8 +14,7 @@ import (
 type warmInterpreter struct {
 	*interp.Interpreter
 	python  bool
-	private bool
-	folders string // jail.FolderNames
+	kind    runKind
 	key     string // Pool.interpreterKey when the interpreter was prepared
 	started bool
 }
@@ -149,21 +148,18 @@ func (p *Pool) startInterpreter(s *slotState, python bool) bool {
 // prepareInterpreter prepares an interpreter of a language for a seat without one. The caller holds p.mu.
 func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
 	held := p.packages.forLanguage(python)
-	release := held.holdAgain()
+	release, kind := held.holdAgain(), p.kindOf(s)
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.InterpreterSpec{
-			Slot: s.id, Net: p.set.SortedHosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: p.isPrivate(s),
-			Pinned: p.isPinned(s), Folders: p.foldersOf(s), Packages: held.CodePackages,
+			Slot: s.id, Net: p.set.SortedHosts(), TZ: p.cfg.TZ, Python: python, Canary: s.canary, Private: kind.private,
+			Pinned: kind.pinned, Folders: kind.folders, Packages: held.CodePackages,
 		}, p.isIdle)
 	if err != nil {
 		release()
 		p.noteFailure(python, err)
 		return false
 	}
-	w := &warmInterpreter{
-		Interpreter: i, python: python, private: p.isPrivate(s), folders: jail.FolderNames(p.foldersOf(s)),
-		key: p.interpreterKey(s, python),
-	}
+	w := &warmInterpreter{Interpreter: i, python: python, kind: kind, key: p.interpreterKey(s, python)}
 	s.warm = w
 	p.work.Go(func() {
 		defer release()
