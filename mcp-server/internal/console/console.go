@@ -246,7 +246,12 @@ func bearerOf(r *http.Request) string {
 // signIn exchanges a code, or MCP_AUTH_TOKEN, for a bearer.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Secret string }
-	if !readJSON(w, r, &in) {
+	if r.Header.Get("Content-Type") != "application/json" {
+		rpc.WriteAnswer(w, http.StatusUnsupportedMediaType, errorBody{"want application/json"})
+		return
+	}
+	if err := readBody(r, &in); err != nil {
+		rpc.WriteAnswer(w, http.StatusBadRequest, errorBody{err.Error()})
 		return
 	}
 	// The code is tried first, because it works only once and must be used up.
@@ -264,21 +269,16 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	}{b, s.Until})
 }
 
-// readJSON reads a JSON body. If it fails, it answers the request and returns false.
-func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
-	if r.Header.Get("Content-Type") != "application/json" {
-		rpc.WriteAnswer(w, http.StatusUnsupportedMediaType, errorBody{"want application/json"})
-		return false
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+// readBody reads a JSON body of at most maxBody bytes.
+func readBody(r *http.Request, to any) error {
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err == nil {
 		err = json.Unmarshal(text, to)
 	}
 	if err != nil {
-		rpc.WriteAnswer(w, http.StatusBadRequest, errorBody{"want JSON of at most 16 KiB"})
-		return false
+		return &pageError{http.StatusBadRequest, "want JSON of at most 16 KiB"}
 	}
-	return true
+	return nil
 }
 
 // errorBody is the body of an answer other than 200.

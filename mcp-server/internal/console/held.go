@@ -2,9 +2,7 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -89,18 +87,6 @@ func (c *Console) heldRoutes(handle func(string, func(*http.Request) (any, error
 	})
 }
 
-// answerOf reads a decision.
-func answerOf(r *http.Request, to any) error {
-	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(text, to)
-	}
-	if err != nil {
-		return &pageError{http.StatusBadRequest, "want an answer as JSON"}
-	}
-	return nil
-}
-
 // toPageError converts the proxy's reason for refusing a decision, or a missing plan, to an error for the page.
 func toPageError(err error) error {
 	no := (*rpc.Error)(nil)
@@ -119,7 +105,7 @@ func toPageError(err error) error {
 func passDecision[T any](
 	r *http.Request, decide func(ctx context.Context, id string, a approvalapi.Answer) (T, error),
 ) (out T, in approvalapi.Answer, err error) {
-	if err = answerOf(r, &in); err != nil {
+	if err = readBody(r, &in); err != nil {
 		return out, in, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)

@@ -126,7 +126,7 @@ func TestPages(t *testing.T) {
 		{"GET held", "", broken, on, 502, []string{"broken"}},
 		{"POST held/h1", `{"approve":true}`, nil, on, 200, []string{`"decided"`, "decide h1 true"}},
 		{"POST held/h1", `{"approve":false}`, nil, on, 200, []string{"decide h1 false"}},
-		{"POST held/h1", `{`, nil, on, 400, []string{"want an answer as JSON", "!decide"}},
+		{"POST held/h1", `{`, nil, on, 400, []string{"want JSON of at most 16 KiB", "!decide"}},
 		{"POST held/h1", `{"approve":true}`, refused, on, 409, []string{"Only the operator may."}},
 		{"POST held/h1", `{"approve":true}`, broken, on, 502, []string{"broken"}},
 		{"GET plans/p1", "", nil, on, 200, []string{`"p1"`}},

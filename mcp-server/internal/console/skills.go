@@ -149,7 +149,7 @@ func (c *Console) pinSkill(pin bool) func(*http.Request) (any, error) {
 		var err error
 		if !pin {
 			err = c.cfg.Skills.Unpin(name)
-		} else if err = answerOf(r, &seen); err == nil {
+		} else if err = readBody(r, &seen); err == nil {
 			// The sum ensures that the user pins the source that the page showed, not a later one.
 			done, err = "pinned", c.cfg.Skills.PinSource(name, seen.Sum)
 		}
