@@ -355,6 +355,46 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// The parts of OTLP JSON that ExportOTLP writes.
+type (
+	otlpTrace struct {
+		ResourceSpans []resourceSpans `json:"resourceSpans"`
+	}
+	resourceSpans struct {
+		Resource   attributes   `json:"resource"`
+		ScopeSpans []scopeSpans `json:"scopeSpans"`
+	}
+	attributes struct {
+		Attributes []attribute `json:"attributes"`
+	}
+	scopeSpans struct {
+		Scope struct {
+			Name string `json:"name"`
+		} `json:"scope"`
+		Spans []span `json:"spans"`
+	}
+	span struct {
+		TraceID      string      `json:"traceId"`
+		SpanID       string      `json:"spanId"`
+		ParentSpanID string      `json:"parentSpanId,omitempty"`
+		Name         string      `json:"name"`
+		Kind         int         `json:"kind"`
+		Start        string      `json:"startTimeUnixNano"`
+		End          string      `json:"endTimeUnixNano"`
+		Attributes   []attribute `json:"attributes"`
+		Status       struct {
+			Code int `json:"code,omitempty"`
+		} `json:"status"`
+	}
+	attribute struct {
+		Key   string `json:"key"`
+		Value struct {
+			String string `json:"stringValue,omitempty"`
+			Int    string `json:"intValue,omitempty"`
+		} `json:"value"`
+	}
+)
+
 // TestExportOTLP writes a span for a run and one for each request, and marks those that failed.
 func TestExportOTLP(t *testing.T) {
 	dir := t.TempDir()

@@ -47,45 +47,8 @@ func ExportOTLP(src Source, q Query, w io.Writer) error {
 	return err
 }
 
-// The parts of OTLP JSON that ExportOTLP writes.
-type (
-	otlpTrace struct {
-		ResourceSpans []resourceSpans `json:"resourceSpans"`
-	}
-	resourceSpans struct {
-		Resource   attributes   `json:"resource"`
-		ScopeSpans []scopeSpans `json:"scopeSpans"`
-	}
-	attributes struct {
-		Attributes []attribute `json:"attributes"`
-	}
-	scopeSpans struct {
-		Scope struct {
-			Name string `json:"name"`
-		} `json:"scope"`
-		Spans []span `json:"spans"`
-	}
-	span struct {
-		TraceID      string      `json:"traceId"`
-		SpanID       string      `json:"spanId"`
-		ParentSpanID string      `json:"parentSpanId,omitempty"`
-		Name         string      `json:"name"`
-		Kind         int         `json:"kind"`
-		Start        string      `json:"startTimeUnixNano"`
-		End          string      `json:"endTimeUnixNano"`
-		Attributes   []attribute `json:"attributes"`
-		Status       struct {
-			Code int `json:"code,omitempty"`
-		} `json:"status"`
-	}
-	attribute struct {
-		Key   string `json:"key"`
-		Value struct {
-			String string `json:"stringValue,omitempty"`
-			Int    string `json:"intValue,omitempty"`
-		} `json:"value"`
-	}
-)
+// object is a JSON object of OTLP.
+type object = map[string]any
 
 // The kinds of spans, and the status code of an error.
 const (
@@ -94,22 +57,18 @@ const (
 	statusError  = 2
 )
 
-func textAttribute(key, value string) attribute {
-	a := attribute{Key: key}
-	a.Value.String = value
-	return a
+func textAttribute(key, value string) object {
+	return object{"key": key, "value": object{"stringValue": value}}
 }
 
-func numberAttribute(key string, value int64) attribute {
-	a := attribute{Key: key}
-	a.Value.Int = strconv.FormatInt(value, 10)
-	return a
+func numberAttribute(key string, value int64) object {
+	return object{"key": key, "value": object{"intValue": strconv.FormatInt(value, 10)}}
 }
 
 // newTrace returns a run with its requests, or only the requests if run is nil.
-func newTrace(at time.Time, run *Run, sent []Record) otlpTrace {
+func newTrace(at time.Time, run *Run, sent []Record) object {
 	id, parent, root := traceIDs(run, sent)
-	var spans []span
+	var spans []object
 	if run != nil {
 		began := at.Add(-toDuration(run.Milliseconds))
 		for _, r := range sent { // a run must begin before its requests
@@ -117,62 +76,66 @@ func newTrace(at time.Time, run *Run, sent []Record) otlpTrace {
 				began = r.Exchange.At
 			}
 		}
-		s := span{
-			TraceID: id, SpanID: root, ParentSpanID: parent, Name: "execute_code", Kind: kindInternal,
-			Start: formatNano(began), End: formatNano(at),
-			Attributes: []attribute{
+		spans = append(spans, newSpan(id, root, parent, object{
+			"name": "execute_code", "kind": kindInternal,
+			"attributes": []object{
 				textAttribute("codeforge.run", run.Run), textAttribute("codeforge.language", run.Language),
 				textAttribute("codeforge.outcome", run.Outcome),
 				textAttribute("codeforge.code.sha256", run.CodeSHA256), textAttribute("codeforge.client", run.Client),
 				numberAttribute("codeforge.exit_code", int64(run.ExitCode)),
 				numberAttribute("codeforge.exchanges", int64(run.Count.Exchanges)),
 			},
-		}
-		if run.ExitCode != 0 {
-			s.Status.Code = statusError
-		}
-		spans = append(spans, s)
+		}, began, at, run.ExitCode != 0))
 	} else {
 		root = parent
 	}
 	for _, r := range sent {
 		spans = append(spans, newRequestSpan(id, root, r))
 	}
-	out := otlpTrace{[]resourceSpans{{ScopeSpans: []scopeSpans{{Spans: spans}}}}}
-	out.ResourceSpans[0].Resource.Attributes = []attribute{textAttribute("service.name", "codeforge")}
-	out.ResourceSpans[0].ScopeSpans[0].Scope.Name = "codeforge/audit"
-	return out
+	return object{"resourceSpans": []object{{
+		"resource":   object{"attributes": []object{textAttribute("service.name", "codeforge")}},
+		"scopeSpans": []object{{"scope": object{"name": "codeforge/audit"}, "spans": spans}},
+	}}}
+}
+
+// newSpan completes a span with its ids, its time and its status. parent may be empty.
+func newSpan(trace, id, parent string, span object, began, ended time.Time, isFailed bool) object {
+	span["traceId"], span["spanId"], span["status"] = trace, id, object{}
+	span["startTimeUnixNano"], span["endTimeUnixNano"] = formatNano(began), formatNano(ended)
+	if parent != "" {
+		span["parentSpanId"] = parent
+	}
+	if isFailed {
+		span["status"] = object{"code": statusError}
+	}
+	return span
 }
 
 // newRequestSpan returns the span of a request. Its attributes follow OpenTelemetry's conventions for HTTP.
-func newRequestSpan(trace, parent string, r Record) span {
+func newRequestSpan(trace, parent string, r Record) object {
 	x := r.Exchange
-	s := span{
-		TraceID: trace, SpanID: hashID(16, "request", strconv.FormatInt(r.N, 10), r.Salt), ParentSpanID: parent,
-		Name: x.Method + " " + x.Host, Kind: kindClient,
-		Start: formatNano(x.At), End: formatNano(x.At.Add(toDuration(x.Milliseconds))),
-		Attributes: []attribute{
-			textAttribute("http.request.method", x.Method), textAttribute("url.full", x.URL),
-			textAttribute("server.address", x.Host),
-			numberAttribute("http.response.status_code", int64(x.Status)), numberAttribute("http.request.body.size", x.BytesUp),
-			numberAttribute("http.response.body.size", x.BytesDown), textAttribute("codeforge.outcome", x.Outcome),
-			numberAttribute("codeforge.record", r.N),
-		},
-	}
+	name := x.Method + " " + x.Host
 	if call := x.CalledTool(); call != "" {
-		s.Name = "call " + call
+		name = "call " + call
+	}
+	attributes := []object{
+		textAttribute("http.request.method", x.Method), textAttribute("url.full", x.URL),
+		textAttribute("server.address", x.Host),
+		numberAttribute("http.response.status_code", int64(x.Status)), numberAttribute("http.request.body.size", x.BytesUp),
+		numberAttribute("http.response.body.size", x.BytesDown), textAttribute("codeforge.outcome", x.Outcome),
+		numberAttribute("codeforge.record", r.N),
 	}
 	if x.Code != "" {
-		s.Attributes = append(s.Attributes, textAttribute("error.type", x.Code))
+		attributes = append(attributes, textAttribute("error.type", x.Code))
 	}
 	names := convert.Each(x.Swapped, func(swap proxyapi.Swap) string { return swap.Name })
 	if len(names) > 0 {
-		s.Attributes = append(s.Attributes, textAttribute("codeforge.names", strings.Join(names, ",")))
+		attributes = append(attributes, textAttribute("codeforge.names", strings.Join(names, ",")))
 	}
-	if x.Outcome != proxyapi.OutcomeServed && x.Outcome != proxyapi.OutcomePlanned {
-		s.Status.Code = statusError
-	}
-	return s
+	id := hashID(16, "request", strconv.FormatInt(r.N, 10), r.Salt)
+	return newSpan(trace, id, parent, object{"name": name, "kind": kindClient, "attributes": attributes},
+		x.At, x.At.Add(toDuration(x.Milliseconds)),
+		x.Outcome != proxyapi.OutcomeServed && x.Outcome != proxyapi.OutcomePlanned)
 }
 
 // traceIDs returns the ids of a trace, of the parent span and of the root span. A run with a traceparent belongs to
