@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // maxFindings bounds the findings of Verify: one change can make everything after it wrong.
@@ -25,22 +27,7 @@ type KnownCheckpoint struct {
 }
 
 // Report is the result of Verify.
-type Report struct {
-	Records int64 `json:"records"`
-	Days    int   `json:"days"`
-	// Forgotten counts the records whose hashes alone are kept.
-	Forgotten   int64 `json:"forgotten,omitempty"`
-	Checkpoints int   `json:"checkpoints"`
-	// Unsigned counts the records after the last checkpoint.
-	Unsigned int64 `json:"unsigned,omitempty"`
-	// Compared counts the checkpoints from outside that fit.
-	Compared int `json:"compared"`
-	// Findings are sentences on each fault. It is empty if the ledger is intact.
-	Findings []string `json:"findings"`
-	// Head is the head of all records, in the form of a checkpoint. It is empty for an empty ledger, or if records are
-	// missing.
-	Head string `json:"head,omitempty"`
-}
+type Report = proxyapi.LedgerReport
 
 // Verify reads a ledger and compares it with its checkpoints and with known ones. Without a key, it uses the ledger's
 // key.pub. An error means that it could not read the ledger.

@@ -8,20 +8,28 @@ type KnownHead struct {
 	Audit string `json:"audit"`
 }
 
-// LedgerCheck is the result of the last reading of the ledger.
-type LedgerCheck struct {
-	Checked time.Time `json:"checked"`
-	// Records counts all records. Forgotten counts those whose hashes alone are kept, and Unsigned those after the last
-	// checkpoint.
-	Records   int64 `json:"records"`
-	Forgotten int64 `json:"forgotten,omitempty"`
-	Unsigned  int64 `json:"unsigned,omitempty"`
-	// Compared counts the checkpoints of runs that fit.
+// LedgerReport is the result of a verification of the ledger.
+type LedgerReport struct {
+	Records int64 `json:"records"`
+	Days    int   `json:"days"`
+	// Forgotten counts the records whose hashes alone are kept.
+	Forgotten   int64 `json:"forgotten,omitempty"`
+	Checkpoints int   `json:"checkpoints"`
+	// Unsigned counts the records after the last checkpoint.
+	Unsigned int64 `json:"unsigned,omitempty"`
+	// Compared counts the checkpoints from outside that fit.
 	Compared int `json:"compared"`
 	// Findings are sentences on each fault. It is empty if the ledger is intact.
 	Findings []string `json:"findings"`
-	// Head is the head of all records, in the form of a checkpoint.
+	// Head is the head of all records, in the form of a checkpoint. It is empty for an empty ledger, or if records are
+	// missing.
 	Head string `json:"head,omitempty"`
+}
+
+// LedgerCheck is the result of the last reading of the ledger.
+type LedgerCheck struct {
+	Checked time.Time `json:"checked"`
+	LedgerReport
 	// Lost counts the records that could not be written since the proxy started.
 	Lost int64 `json:"lost,omitempty"`
 }

@@ -36,7 +36,7 @@ func (b *busy) FetchInspection(context.Context) (proxyapi.Inspection, error) {
 }
 
 func (b *busy) CheckLedger(_ context.Context, known []proxyapi.KnownHead) (proxyapi.LedgerCheck, error) {
-	return proxyapi.LedgerCheck{Records: 18231}, b.ask("check %v", known)
+	return proxyapi.LedgerCheck{LedgerReport: proxyapi.LedgerReport{Records: 18231}}, b.ask("check %v", known)
 }
 
 // serverError is err, or for another server than "mail" that there is none.

@@ -56,10 +56,7 @@ func (s *Control) serveLedgerCheck(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.checked.took = time.Since(began)
-		s.checked.last = proxyapi.LedgerCheck{
-			Checked: began, Records: found.Records, Forgotten: found.Forgotten, Unsigned: found.Unsigned,
-			Compared: found.Compared, Findings: found.Findings, Head: found.Head, Lost: s.conf.Ledger.LostCount(),
-		}
+		s.checked.last = proxyapi.LedgerCheck{Checked: began, LedgerReport: found, Lost: s.conf.Ledger.LostCount()}
 	}
 	rpc.WriteAnswer(w, http.StatusOK, s.checked.last)
 }
