@@ -66,6 +66,23 @@ func WriteRefusal(w http.ResponseWriter, err error) {
 	WriteAnswer(w, status, &Error{Code: code, Text: err.Error()})
 }
 
+// NewHandler answers with the result of serve, or with its error as WriteRefusal does. A nil result is the status 204.
+func NewHandler(serve func(r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch v, err := serve(r); {
+		case err != nil:
+			WriteRefusal(w, err)
+		case v == nil:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			WriteAnswer(w, http.StatusOK, v)
+		}
+	}
+}
+
+// NewBadRequest returns the error for a request with a mistake.
+func NewBadRequest(why string) error { return &Error{Status: http.StatusBadRequest, Text: why} }
+
 // Peer is a daemon to call. Do sends a request. Name is the daemon's name in messages.
 type Peer interface {
 	Do(r *http.Request) (*http.Response, error)
@@ -143,35 +160,53 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 
 // ListenOnce returns a listener with one connection to accept. It ends when that connection is closed.
 func ListenOnce(c net.Conn) net.Listener {
-	l := &onceListener{conn: make(chan net.Conn, 1), over: make(chan struct{}), addr: c.LocalAddr()}
-	l.end = sync.OnceFunc(func() { close(l.over) })
-	l.conn <- OnClose(c, l.end)
-	return l
+	h := NewHandoff(c.LocalAddr())
+	go h.PassConn(OnClose(c, h.end))
+	return h
 }
 
-type onceListener struct {
-	conn chan net.Conn
-	over chan struct{}
-	end  func() // closes over
-	addr net.Addr
+// Handoff is a net.Listener of connections that were accepted elsewhere. Make one with NewHandoff.
+type Handoff struct {
+	conns chan net.Conn
+	over  chan struct{}
+	end   func() // closes over
+	addr  net.Addr
 }
 
-func (l *onceListener) Accept() (net.Conn, error) {
+// NewHandoff returns a Handoff with an address.
+func NewHandoff(addr net.Addr) *Handoff {
+	h := &Handoff{conns: make(chan net.Conn), over: make(chan struct{}), addr: addr}
+	h.end = sync.OnceFunc(func() { close(h.over) })
+	return h
+}
+
+// PassConn passes a connection on, or closes it if the server no longer accepts.
+func (h *Handoff) PassConn(c net.Conn) {
 	select {
-	case c := <-l.conn:
+	case h.conns <- c:
+	case <-h.over:
+		_ = c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (h *Handoff) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
 		return c, nil
-	case <-l.over:
+	case <-h.over:
 		return nil, net.ErrClosed
 	}
 }
 
-// Close ends Accept and leaves the connection open. A server waits for Accept before it closes its connections.
-func (l *onceListener) Close() error {
-	l.end()
+// Close implements net.Listener.
+func (h *Handoff) Close() error {
+	h.end()
 	return nil
 }
 
-func (l *onceListener) Addr() net.Addr { return l.addr }
+// Addr implements net.Listener.
+func (h *Handoff) Addr() net.Addr { return h.addr }
 
 // OnClose returns c as a connection that calls closed after each Close.
 func OnClose(c net.Conn, closed func()) net.Conn { return &watchedConn{c, closed} }

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"io"
 	"net/http"
 
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
@@ -14,15 +15,11 @@ const maxAnswer = 64 << 10
 // AddRoutes serves approvalapi at some paths of a socket. mcp-server could forge an answer, so isOperator is true only
 // for the operator's socket.
 func (s *Store) AddRoutes(mux *http.ServeMux, at approvalapi.Paths, isOperator bool) {
-	mux.HandleFunc("GET "+at.Held, func(w http.ResponseWriter, r *http.Request) {
-		list, err := s.ListHeldOfAll(r.Context())
-		writeResult(w, list, err)
-	})
-	mux.HandleFunc("GET "+at.Plans, func(w http.ResponseWriter, _ *http.Request) { writeResult(w, s.ListPlans(), nil) })
-	mux.HandleFunc("GET "+at.Plans+"/{id}", func(w http.ResponseWriter, r *http.Request) {
-		p, err := s.GetPlan(r.PathValue("id"))
-		writeResult(w, p, err)
-	})
+	mux.HandleFunc("GET "+at.Held,
+		rpc.NewHandler(func(r *http.Request) (any, error) { return s.ListHeldOfAll(r.Context()) }))
+	mux.HandleFunc("GET "+at.Plans, rpc.NewHandler(func(*http.Request) (any, error) { return s.ListPlans(), nil }))
+	mux.HandleFunc("GET "+at.Plans+"/{id}",
+		rpc.NewHandler(func(r *http.Request) (any, error) { return s.GetPlan(r.PathValue("id")) }))
 	mux.HandleFunc("POST "+at.Held+"/{id}", newDecisionHandler(s.DecideHeld, isOperator))
 	mux.HandleFunc("POST "+at.Plans+"/{id}", newDecisionHandler(s.DecidePlan, isOperator))
 }
@@ -31,21 +28,11 @@ func (s *Store) AddRoutes(mux *http.ServeMux, at approvalapi.Paths, isOperator b
 func newDecisionHandler[T any](
 	decide func(id string, a approvalapi.Answer, isOperator bool) (T, error), isOperator bool,
 ) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return rpc.NewHandler(func(r *http.Request) (any, error) {
 		var in approvalapi.Answer
-		if jsonread.Decode(http.MaxBytesReader(w, r.Body, maxAnswer), &in) != nil {
-			rpc.WriteError(w, http.StatusBadRequest, "want an answer as JSON")
-			return
+		if jsonread.Decode(io.LimitReader(r.Body, maxAnswer), &in) != nil {
+			return nil, rpc.NewBadRequest("want an answer as JSON")
 		}
-		out, err := decide(r.PathValue("id"), in, isOperator)
-		writeResult(w, out, err)
-	}
-}
-
-func writeResult(w http.ResponseWriter, v any, err error) {
-	if err != nil {
-		rpc.WriteRefusal(w, err)
-		return
-	}
-	rpc.WriteAnswer(w, http.StatusOK, v)
+		return decide(r.PathValue("id"), in, isOperator)
+	})
 }

@@ -72,22 +72,26 @@ type Control struct {
 // New makes the API's handler.
 func New(c Config) *Control {
 	s := &Control{conf: c, mux: http.NewServeMux()}
-	s.mux.HandleFunc("GET /v1/catalog", newValueHandler(func() any { return s.conf.Current().Public }))
+	s.mux.HandleFunc("GET /v1/catalog", rpc.NewHandler(func(*http.Request) (any, error) {
+		return s.conf.Current().Public, nil
+	}))
 	s.mux.HandleFunc("GET /v1/catalog/{api}/types",
 		s.newDocumentHandler(func(a *catalog.API) *catalog.Document { return a.Types }))
 	s.mux.HandleFunc("GET /v1/catalog/{api}/operations",
 		s.newDocumentHandler(func(a *catalog.API) *catalog.Document { return a.OperationsFile }))
-	s.mux.HandleFunc("GET /v1/inspection", newValueHandler(func() any { return s.conf.Current().NewInspection() }))
-	s.mux.HandleFunc("GET /v1/diagnosis", s.serveDiagnosis)
-	s.mux.HandleFunc("PUT /v1/slots/{n}", s.serveRegister)
-	s.mux.HandleFunc("DELETE /v1/slots/{n}", s.serveUnregister)
-	s.mux.HandleFunc("POST /v1/slots/{n}/drain", s.serveDrain)
-	s.mux.HandleFunc("PUT /v1/slots/{n}/calls", s.serveSetCalls)
+	s.mux.HandleFunc("GET /v1/inspection", rpc.NewHandler(func(*http.Request) (any, error) {
+		return s.conf.Current().NewInspection(), nil
+	}))
+	s.mux.HandleFunc("GET /v1/diagnosis", rpc.NewHandler(s.serveDiagnosis))
+	s.mux.HandleFunc("PUT /v1/slots/{n}", rpc.NewHandler(s.serveRegister))
+	s.mux.HandleFunc("DELETE /v1/slots/{n}", rpc.NewHandler(s.serveUnregister))
+	s.mux.HandleFunc("POST /v1/slots/{n}/drain", rpc.NewHandler(s.serveDrain))
+	s.mux.HandleFunc("PUT /v1/slots/{n}/calls", rpc.NewHandler(s.serveSetCalls))
 	s.mux.HandleFunc("GET /v1/broker", s.serveBroker)
 	s.mux.HandleFunc("GET /v1/events", s.streamEvents)
 	s.mux.HandleFunc("GET /v1/health", s.serveHealth)
-	s.mux.HandleFunc("POST /v1/ledger/check", s.serveLedgerCheck)
-	s.mux.HandleFunc("POST /v1/scrub", s.serveScrub)
+	s.mux.HandleFunc("POST /v1/ledger/check", rpc.NewHandler(s.serveLedgerCheck))
+	s.mux.HandleFunc("POST /v1/scrub", rpc.NewHandler(s.serveScrub))
 	s.mux.HandleFunc("POST /v1/scrub/file", s.serveScrubFile)
 	if c.Approvals != nil {
 		s.mux.HandleFunc("GET /v1/slots/{n}/held", s.streamHeld)
@@ -118,18 +122,13 @@ func (s *Control) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// newValueHandler makes a handler that answers with the result of a function.
-func newValueHandler(of func() any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { rpc.WriteAnswer(w, http.StatusOK, of()) }
-}
-
 // serveDiagnosis answers with a proxyapi.Diagnosis. With offline=true it checks no hosts.
-func (s *Control) serveDiagnosis(w http.ResponseWriter, r *http.Request) {
+func (s *Control) serveDiagnosis(r *http.Request) (any, error) {
 	out := proxyapi.Diagnosis{CA: s.conf.CA}
 	if r.URL.Query().Get("offline") != "true" {
 		out.Hosts = s.conf.Hosts(r.Context())
 	}
-	rpc.WriteAnswer(w, http.StatusOK, out)
+	return out, nil
 }
 
 // newDocumentHandler answers with a file of an active API.
@@ -229,11 +228,11 @@ func (s *Control) serveHealth(w http.ResponseWriter, _ *http.Request) {
 
 // streamHeld streams the requests that a run waits for, one line for each change, until its lease or the reader ends.
 func (s *Control) streamHeld(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := s.parseLease(w, r)
-	if !ok {
-		return
+	var l *lease.Lease
+	id, generation, err := s.parseLease(r)
+	if err == nil {
+		l, err = s.conf.Leases.FindLease(id, generation)
 	}
-	l, err := s.conf.Leases.FindLease(id, generation)
 	if err != nil {
 		rpc.WriteRefusal(w, err)
 		return

@@ -29,15 +29,13 @@ type ledgerCheck struct {
 
 // serveLedgerCheck reads the ledger and reports whether it is intact, or answers with the last result if that is
 // recent.
-func (s *Control) serveLedgerCheck(w http.ResponseWriter, r *http.Request) {
+func (s *Control) serveLedgerCheck(r *http.Request) (any, error) {
 	if s.conf.Ledger == nil {
-		rpc.WriteRefusal(w, fmt.Errorf("%w: there is no ledger", proxyapi.ErrNotFound))
-		return
+		return nil, fmt.Errorf("%w: there is no ledger", proxyapi.ErrNotFound)
 	}
 	var heads []proxyapi.KnownHead
 	if err := json.NewDecoder(r.Body).Decode(&heads); err != nil || len(heads) > maxKnown {
-		rpc.WriteError(w, http.StatusBadRequest, "want at most 200 checkpoints of runs")
-		return
+		return nil, rpc.NewBadRequest("want at most 200 checkpoints of runs")
 	}
 	var known []ledger.KnownCheckpoint
 	for _, k := range heads {
@@ -52,11 +50,10 @@ func (s *Control) serveLedgerCheck(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		found, err := s.conf.Ledger.Verify(known)
 		if err != nil {
-			rpc.WriteError(w, http.StatusInternalServerError, err.Error())
-			return
+			return nil, err
 		}
 		s.checked.took = time.Since(began)
 		s.checked.last = proxyapi.LedgerCheck{Checked: began, LedgerReport: found, Lost: s.conf.Ledger.LostCount()}
 	}
-	rpc.WriteAnswer(w, http.StatusOK, s.checked.last)
+	return s.checked.last, nil
 }

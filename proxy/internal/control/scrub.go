@@ -11,11 +11,10 @@ import (
 
 // serveScrub replaces the credentials in the given texts by token names. mcp-server calls it before it stores code and
 // output, because only the proxy knows the credentials.
-func (s *Control) serveScrub(w http.ResponseWriter, r *http.Request) {
+func (s *Control) serveScrub(r *http.Request) (any, error) {
 	var texts []string
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, proxyapi.MaxScrub)).Decode(&texts); err != nil {
-		rpc.WriteError(w, http.StatusBadRequest, "want a list of texts as JSON, up to 8 MiB")
-		return
+	if err := json.NewDecoder(io.LimitReader(r.Body, proxyapi.MaxScrub)).Decode(&texts); err != nil {
+		return nil, rpc.NewBadRequest("want a list of texts as JSON, up to 8 MiB")
 	}
 	// One snapshot for all texts, also if a reload comes between them.
 	scrubber := s.conf.Current().Scrub
@@ -23,7 +22,7 @@ func (s *Control) serveScrub(w http.ResponseWriter, r *http.Request) {
 		//defence:scrub-stored
 		texts[i] = scrubber.CleanForLog(text)
 	}
-	rpc.WriteAnswer(w, http.StatusOK, texts)
+	return texts, nil
 }
 
 // serveScrubFile replaces the credentials in a file of a run by token names. mcp-server calls it before it stores or

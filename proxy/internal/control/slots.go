@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
+	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
@@ -24,64 +25,49 @@ const (
 	maxCall  = 1024
 )
 
-func (s *Control) serveRegister(w http.ResponseWriter, r *http.Request) {
-	id, ok := s.parseSlot(w, r)
-	if !ok {
-		return
+func (s *Control) serveRegister(r *http.Request) (any, error) {
+	id, err := s.parseSlot(r)
+	if err != nil {
+		return nil, err
 	}
 	var reg proxyapi.Registration
-	dec := json.NewDecoder(r.Body)
-	// A misspelled field would otherwise drop a restriction silently.
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&reg); err != nil {
-		rpc.WriteError(w, http.StatusBadRequest, "the body is not a registration")
-		return
-	}
-	if dec.More() {
-		rpc.WriteError(w, http.StatusBadRequest, "the body holds more than a registration")
-		return
+	// Decode rejects a misspelled field, which would otherwise drop a restriction silently.
+	if jsonread.Decode(r.Body, &reg) != nil {
+		return nil, rpc.NewBadRequest("the body is not a registration")
 	}
 	rules := s.conf.Current().Rules
 	c := rules.Catalog
 	if reg.Install && rules.Registry == nil {
-		rpc.WriteError(w, http.StatusBadRequest,
-			"install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
-		return
+		return nil, rpc.NewBadRequest("install: neither PACKAGE_REGISTRY nor a config.json names a package registry")
 	}
 	// The APIs of a run are checked against the catalog in force, not against mcp-server's copy.
 	for _, name := range reg.APIs {
 		switch a := c.API(name); {
 		case a != nil && a.Active && (a.Server != nil || !id.IsServer()):
 		case a != nil && a.Active:
-			rpc.WriteError(w, http.StatusBadRequest, "apis: "+strconv.Quote(name)+" is not an MCP server")
-			return
+			return nil, rpc.NewBadRequest("apis: " + strconv.Quote(name) + " is not an MCP server")
 		case reg.Closed && !id.IsServer():
 			// The name is of its tenant's list. It opens nothing, and the tenant's other APIs stay usable.
 		default:
-			rpc.WriteError(w, http.StatusBadRequest, "apis: no active API is called "+strconv.Quote(name))
-			return
+			return nil, rpc.NewBadRequest("apis: no active API is called " + strconv.Quote(name))
 		}
 	}
 	// Before BeginLease, so that the run cannot reach the database even once.
 	dialguard.CloseDatabase(reg.Database)
 	//defence:proxy-database
 	dialguard.CloseDatabase(s.conf.Database.ResolvePostgres(r.Context()))
-	if _, err := s.conf.Leases.BeginLease(id, reg); err != nil {
-		rpc.WriteRefusal(w, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	_, err = s.conf.Leases.BeginLease(id, reg)
+	return nil, err
 }
 
-func (s *Control) serveUnregister(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := s.parseLease(w, r)
-	if !ok {
-		return
+func (s *Control) serveUnregister(r *http.Request) (any, error) {
+	id, generation, err := s.parseLease(r)
+	if err != nil {
+		return nil, err
 	}
 	var sum proxyapi.Summary
 	if err := json.NewDecoder(r.Body).Decode(&sum); err != nil && !errors.Is(err, io.EOF) {
-		rpc.WriteError(w, http.StatusBadRequest, "the body is not a summary")
-		return
+		return nil, rpc.NewBadRequest("the body is not a summary")
 	}
 	// End seals the plan, so the reason has to come first.
 	if l, err := s.conf.Leases.FindLease(id, generation); err == nil && l.Plan != nil {
@@ -89,12 +75,11 @@ func (s *Control) serveUnregister(w http.ResponseWriter, r *http.Request) {
 	}
 	rec, err := s.conf.Leases.EndLease(id, generation)
 	if err != nil {
-		rpc.WriteRefusal(w, err)
-		return
+		return nil, err
 	}
 	s.recordRunEnd(id, sum, &rec)
 	s.conf.Journal.PublishEvent(proxyapi.Event{Receipt: &rec})
-	rpc.WriteAnswer(w, http.StatusOK, rec)
+	return rec, nil
 }
 
 // recordRunEnd records the end of a run. If the run sent a request, the caller gets the receipt only after the ledger
@@ -121,43 +106,36 @@ func (s *Control) RecordLost(id slot.ID, rec proxyapi.Receipt) {
 }
 
 // serveDrain answers with the exchanges of a slot so far. The slot's run continues.
-func (s *Control) serveDrain(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := s.parseLease(w, r)
-	if !ok {
-		return
+func (s *Control) serveDrain(r *http.Request) (any, error) {
+	id, generation, err := s.parseLease(r)
+	if err != nil {
+		return nil, err
 	}
 	cause, ok := parseCause(r.URL.Query())
 	if !ok {
-		rpc.WriteError(w, http.StatusBadRequest, "run, call and among: want the run's id, SERVER.TOOL and a number")
-		return
+		return nil, rpc.NewBadRequest("run, call and among: want the run's id, SERVER.TOOL and a number")
 	}
 	rec, err := s.conf.Leases.DrainReceipt(id, generation, cause.Run)
 	if err != nil {
-		rpc.WriteRefusal(w, err)
-		return
+		return nil, err
 	}
 	if cause != (proxyapi.Cause{}) && len(rec.Exchanges) > 0 {
 		s.conf.Journal.PublishCaused(proxyapi.CausedRequests{Cause: cause, Exchanges: rec.Exchanges, Omitted: rec.Omitted})
 	}
-	rpc.WriteAnswer(w, http.StatusOK, rec)
+	return rec, nil
 }
 
 // serveSetCalls replaces the list of calls in progress at a server.
-func (s *Control) serveSetCalls(w http.ResponseWriter, r *http.Request) {
-	id, generation, ok := s.parseLease(w, r)
-	if !ok {
-		return
+func (s *Control) serveSetCalls(r *http.Request) (any, error) {
+	id, generation, err := s.parseLease(r)
+	if err != nil {
+		return nil, err
 	}
 	var calls proxyapi.ServerCalls
 	if err := json.NewDecoder(r.Body).Decode(&calls); err != nil || slices.ContainsFunc(calls.Calls, isTooLong) {
-		rpc.WriteError(w, http.StatusBadRequest, "the body is not a list of calls")
-		return
+		return nil, rpc.NewBadRequest("the body is not a list of calls")
 	}
-	if err := s.conf.Leases.ReplaceCalls(id, generation, calls); err != nil {
-		rpc.WriteRefusal(w, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	return nil, s.conf.Leases.ReplaceCalls(id, generation, calls)
 }
 
 // parseCause parses ?run=, ?call= and ?among=. A request must have all three parameters, or omit all three.
@@ -171,58 +149,48 @@ func parseCause(q url.Values) (proxyapi.Cause, bool) {
 	return c, err == nil && c.Among > 0 && c.Run != "" && len(c.Run) <= maxRunID && c.Call != "" && len(c.Call) <= maxCall
 }
 
-// parseLease parses {n} and ?generation=. On an error it answers the request and returns false.
-func (s *Control) parseLease(w http.ResponseWriter, r *http.Request) (slot.ID, uint64, bool) {
-	id, ok := s.parseSlot(w, r)
-	if !ok {
-		return 0, 0, false
+// parseLease parses {n} and ?generation=.
+func (s *Control) parseLease(r *http.Request) (slot.ID, uint64, error) {
+	id, err := s.parseSlot(r)
+	if err != nil {
+		return 0, 0, err
 	}
 	generation, err := strconv.ParseUint(r.URL.Query().Get("generation"), 10, 64)
 	if err != nil {
-		rpc.WriteError(w, http.StatusBadRequest, "generation: want a number")
+		return 0, 0, rpc.NewBadRequest("generation: want a number")
 	}
-	return id, generation, err == nil
+	return id, generation, nil
 }
 
 // parseSlot returns the slot of a request. If pods share the proxy, ?pod= is the pod's address, {n} is the pod's number
-// for its slot, and a registration assigns the slot. On an error it answers the request and returns false.
-func (s *Control) parseSlot(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
-	id, ok := parseSlotNumber(w, r)
+// for its slot, and a registration assigns the slot.
+func (s *Control) parseSlot(r *http.Request) (slot.ID, error) {
+	n, err := strconv.Atoi(r.PathValue("n"))
+	id := slot.ID(n)
+	// Only the form that the client writes, such as 7 but not 07.
+	if err != nil || !id.IsValid() || strconv.Itoa(n) != r.PathValue("n") {
+		return 0, rpc.NewBadRequest("no such slot")
+	}
 	text := r.URL.Query()["pod"]
-	if !ok || s.conf.Pods == nil && text == nil {
-		return id, ok
+	if s.conf.Pods == nil && text == nil {
+		return id, nil
 	}
 	if s.conf.Pods == nil || id != 0 || len(text) != 1 {
-		rpc.WriteError(w, http.StatusBadRequest, "pod: want one address with slot 0 if pods share the proxy, else no address")
-		return 0, false
+		return 0, rpc.NewBadRequest("pod: want one address with slot 0 if pods share the proxy, else no address")
 	}
 	pod, err := netip.ParseAddr(text[0])
 	if err != nil || !pod.Is4() {
-		rpc.WriteError(w, http.StatusBadRequest, "pod: want an IPv4 address")
-		return 0, false
+		return 0, rpc.NewBadRequest("pod: want an IPv4 address")
 	}
 	// Only a registration may take a slot: the others must not create one for an unknown pod.
 	if r.Method == http.MethodPut {
-		if id, err = s.conf.Pods.AssignSlot(pod); err != nil {
-			rpc.WriteError(w, http.StatusServiceUnavailable, err.Error())
-		}
-		return id, err == nil
+		return s.conf.Pods.AssignSlot(pod)
 	}
-	if id, ok = s.conf.Pods.FindSlot(pod); !ok {
-		rpc.WriteRefusal(w, fmt.Errorf("%w: the pod has no slot", proxyapi.ErrFenced))
+	id, ok := s.conf.Pods.FindSlot(pod)
+	if !ok {
+		return 0, fmt.Errorf("%w: the pod has no slot", proxyapi.ErrFenced)
 	}
-	return id, ok
-}
-
-// parseSlotNumber parses {n}. It accepts only the form that the client writes, such as 7 but not 07.
-func parseSlotNumber(w http.ResponseWriter, r *http.Request) (slot.ID, bool) {
-	n, err := strconv.Atoi(r.PathValue("n"))
-	id := slot.ID(n)
-	if err != nil || !id.IsValid() || strconv.Itoa(n) != r.PathValue("n") {
-		rpc.WriteError(w, http.StatusBadRequest, "no such slot")
-		return 0, false
-	}
-	return id, true
+	return id, nil
 }
 
 // isTooLong reports whether a name in a call is longer than a cause allows.

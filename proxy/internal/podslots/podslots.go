@@ -8,12 +8,13 @@
 package podslots
 
 import (
-	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 )
 
@@ -22,7 +23,9 @@ import (
 const idleTime = 15 * time.Second
 
 // ErrFull means that all slots belong to other pods.
-var ErrFull = errors.New("the proxy has no slot for another pod")
+var ErrFull error = &rpc.Error{
+	Status: http.StatusServiceUnavailable, Text: "the proxy has no slot for another pod",
+}
 
 // Config configures PodSlots.
 type Config struct {
