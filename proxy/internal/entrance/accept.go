@@ -135,37 +135,3 @@ func (a *acceptor) stop() {
 	_ = a.listener.TCP.Close()
 	<-a.done
 }
-
-// handoff is a net.Listener that accepts the connections that give passes on.
-type handoff struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
-
-func newHandoff() *handoff { return &handoff{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-// passConn passes a connection on, or closes it if the server no longer accepts.
-func (h *handoff) passConn(c net.Conn) {
-	select {
-	case h.conns <- c:
-	case <-h.done:
-		_ = c.Close()
-	}
-}
-
-func (h *handoff) Accept() (net.Conn, error) {
-	select {
-	case c := <-h.conns:
-		return c, nil
-	case <-h.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (h *handoff) Close() error {
-	h.once.Do(func() { close(h.done) })
-	return nil
-}
-
-func (h *handoff) Addr() net.Addr { return &net.UnixAddr{Name: "entrance", Net: "unix"} }

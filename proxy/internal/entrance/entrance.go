@@ -24,6 +24,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/authority"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
@@ -81,7 +82,7 @@ type Entrance struct {
 	conf    Config
 	tls     *tls.Config
 	server  *http.Server
-	handoff *handoff
+	handoff *rpc.Handoff
 	limits  [slot.Total]*rate.Limiter
 	conns   sync.WaitGroup
 	failed  chan error // the error that ends Serve
@@ -106,7 +107,8 @@ func New(c Config) (*Entrance, error) {
 	}
 	p := &c.Patience
 	p.Handshake, p.Head, p.Idle = cmp.Or(p.Handshake, handshakeTime), cmp.Or(p.Head, headTime), cmp.Or(p.Idle, idleTime)
-	e := &Entrance{conf: c, handoff: newHandoff(), failed: make(chan error, 1)}
+	handoff := rpc.NewHandoff(&net.UnixAddr{Name: "entrance", Net: "unix"})
+	e := &Entrance{conf: c, handoff: handoff, failed: make(chan error, 1)}
 	e.tls = &tls.Config{
 		MinVersion:                  tls.VersionTLS12,
 		NextProtos:                  []string{"h2", "http/1.1"},
@@ -193,11 +195,6 @@ func (e *Entrance) removeListener(a *acceptor) {
 		a.stop()
 		e.mu.Lock()
 	}
-	e.dropAcceptor(a)
-}
-
-// dropAcceptor removes an acceptor from the list. The caller holds mu.
-func (e *Entrance) dropAcceptor(a *acceptor) {
 	e.acceptors = slices.DeleteFunc(e.acceptors, func(x *acceptor) bool { return x == a })
 }
 
@@ -229,7 +226,7 @@ func (e *Entrance) Serve(ctx context.Context) error {
 		a.stop()
 	}
 	_ = e.server.Close()
-	e.handoff.Close()
+	_ = e.handoff.Close()
 	e.conns.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -286,7 +283,7 @@ func (e *Entrance) serveConn(c *Conn) {
 	}
 	if !c.tls {
 		c.strict = strict.New(c)
-		e.handoff.passConn(c.strict)
+		e.handoff.PassConn(c.strict)
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.lease.Context(), e.conf.Patience.Handshake)
@@ -307,11 +304,11 @@ func (e *Entrance) serveConn(c *Conn) {
 		return
 	}
 	if state.NegotiatedProtocol == "h2" {
-		e.handoff.passConn(over)
+		e.handoff.PassConn(over)
 		return
 	}
 	c.strict = strict.New(textConn{over, c})
-	e.handoff.passConn(c.strict)
+	e.handoff.PassConn(c.strict)
 }
 
 // HandshakeError is the error of a TLS handshake that did not lead to a request.
