@@ -1,6 +1,7 @@
 package entrance
 
 import (
+	"bufio"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -11,7 +12,8 @@ import (
 const (
 	recordSize = 16 << 10 // bytes of plaintext in a TLS record
 	// maxText and maxWire bound the bytes that a cork holds before it writes: of plaintext, and of records for the socket.
-	// TCP sends at most 64 KiB in one packet, so seven records with their framing take two packets, as four do.
+	// TCP sends at most 64 KiB in one packet, so seven records with their framing take two packets, as four do. maxText is
+	// a multiple of recordSize, so that a full buffer leaves in full records.
 	maxText = 4 * recordSize
 	maxWire = 7 * (recordSize + 22)
 )
@@ -23,43 +25,26 @@ const uncorkTime = time.Millisecond
 // cork buffers writes, so that they leave in one piece. The zero cork is open and buffers no bytes.
 type cork struct {
 	mu   sync.Mutex
-	held *[]byte // nil if not corked
+	held *bufio.Writer // nil if not corked
 	pool *sync.Pool
-	to   io.Writer
 }
 
 var (
-	textBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxText); return &b }}
-	wireBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxWire); return &b }}
+	textBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, maxText) }}
+	wireBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, maxWire) }}
 )
 
-// writeOrHold writes to w, or buffers while corked. If the buffer overflows, it writes multiples of unit bytes, if unit
-// is not 0.
-func (c *cork) writeOrHold(w io.Writer, p []byte, unit int) (int, error) {
+// writeOrHold writes to w, or buffers while corked.
+func (c *cork) writeOrHold(w io.Writer, p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
 		return w.Write(p)
 	}
-	c.to = w
-	n := 0
-	if most := cap(*c.held); len(*c.held)+len(p) > most {
-		// Fill the last TLS record before the flush.
-		if rest := len(*c.held) % max(unit, 1); rest > 0 {
-			n = min(len(p), unit-rest)
-			*c.held = append(*c.held, p[:n]...)
-		}
-		if err := c.flushHeld(); err != nil {
-			return 0, err
-		}
-		// A piece larger than the buffer needs no copy.
-		if len(p)-n > most {
-			m, err := w.Write(p[n:])
-			return n + m, err
-		}
+	if c.held.Buffered() == 0 {
+		c.held.Reset(w)
 	}
-	*c.held = append(*c.held, p[n:]...)
-	return len(p), nil
+	return c.held.Write(p)
 }
 
 // startHolding buffers writes from now on.
@@ -67,7 +52,7 @@ func (c *cork) startHolding(in *sync.Pool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held == nil {
-		c.held, c.pool = in.Get().(*[]byte), in
+		c.held, c.pool = in.Get().(*bufio.Writer), in
 	}
 }
 
@@ -78,19 +63,10 @@ func (c *cork) openCork() error {
 	if c.held == nil {
 		return nil
 	}
-	err := c.flushHeld()
+	err := c.held.Flush()
+	c.held.Reset(nil) // the pool must not keep the connection
 	c.pool.Put(c.held)
 	c.held = nil
-	return err
-}
-
-// flushHeld writes the buffered bytes and stays corked. The caller holds mu.
-func (c *cork) flushHeld() error {
-	if len(*c.held) == 0 {
-		return nil
-	}
-	_, err := c.to.Write(*c.held)
-	*c.held = (*c.held)[:0]
 	return err
 }
 
@@ -126,7 +102,7 @@ func (c *Conn) openCorks() error {
 }
 
 // Write implements io.Writer, for TLS records or plain HTTP.
-func (c *Conn) Write(p []byte) (int, error) { return c.wire.writeOrHold(c.Conn, p, 0) }
+func (c *Conn) Write(p []byte) (int, error) { return c.wire.writeOrHold(c.Conn, p) }
 
 // textConn is a connection whose plaintext can be corked before TLS.
 type textConn struct {
@@ -134,4 +110,4 @@ type textConn struct {
 	own *Conn
 }
 
-func (t textConn) Write(p []byte) (int, error) { return t.own.text.writeOrHold(t.Conn, p, recordSize) }
+func (t textConn) Write(p []byte) (int, error) { return t.own.text.writeOrHold(t.Conn, p) }

@@ -95,11 +95,11 @@ func TestUncorkSoon(t *testing.T) {
 		for range 5 {
 			write(maxWire / 4)
 		}
-		s.expect(t, "more than a cork holds", maxWire/4*4)
+		s.expect(t, "more than a cork holds", maxWire)
 		if err := c.Uncork(); err != nil {
 			t.Error(err)
 		}
-		s.expect(t, "uncorked", maxWire/4)
+		s.expect(t, "uncorked", maxWire/4*5-maxWire)
 		time.Sleep(2 * uncorkTime)
 		synctest.Wait()
 		s.expect(t, "after Uncork")
