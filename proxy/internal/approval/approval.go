@@ -70,22 +70,22 @@ type Store struct {
 	Wait time.Duration
 	conf Config
 
-	mu        sync.Mutex
-	entries   []*entry // the oldest first
-	heldBound memoryBound
-	planBound memoryBound
-	grants    []runApproval // the oldest first
-	changed   chan struct{} // closed at the next change of held requests; nil while ListWaiting is unused
-	shared    *heldTable    // nil without Config.DB
-	ending    bool
-	ctx       context.Context // ends with Close
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup // plans that are being sent; Add only under mu and before ending
+	mu      sync.Mutex
+	held    entryList
+	plans   entryList     // and drafts
+	grants  []runApproval // the oldest first
+	changed chan struct{} // closed at the next change of held requests; nil while ListWaiting is unused
+	shared  *heldTable    // nil without Config.DB
+	ending  bool
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup // plans that are being sent; Add only under mu and before ending
 }
 
-// memoryBound bounds the entries of one kind.
-type memoryBound struct {
-	most, used int // bytes
+// entryList is the entries of one kind, and the bound on their sizes. Store.mu guards the lists of a Store.
+type entryList struct {
+	all        []*entry // the oldest first
+	most, used int      // bytes
 	account    *membudget.Account
 }
 
@@ -95,7 +95,6 @@ type entry struct {
 	state      approvalapi.State
 	until      time.Time // of the wall clock, which continues while a machine sleeps
 	size       int
-	bound      *memoryBound
 	held       *heldRequest // nil for a plan
 	plan       *plan        // nil for a held request and for a draft
 }
@@ -108,9 +107,7 @@ func New(c Config) *Store {
 	if c.Decided == nil {
 		c.Decided = func(ledger.Decision) {}
 	}
-	s := &Store{
-		conf: c, heldBound: memoryBound{most: MaxHeldBytes}, planBound: memoryBound{most: maxPlanBytes, account: c.Memory},
-	}
+	s := &Store{conf: c, held: entryList{most: MaxHeldBytes}, plans: entryList{most: maxPlanBytes, account: c.Memory}}
 	if c.DB != nil {
 		s.shared = &heldTable{db: c.DB, wake: make(database.WakeSignal, 1), adding: shareddb.NewTurns(maxAdding)}
 	}
@@ -142,42 +139,42 @@ func (e *entry) isPinned() bool { return e.isBusy() || e.state == stateApproved 
 // takeBytes adds n bytes to the size of an entry, and returns false if they are not free. Decided plans make room
 // first. Then the open entries of the tenant with the most make room, the oldest first: a flood evicts only the entries
 // of its sender. Pinned entries never make room, so a tenant may have at most half of the bound in them. The caller
-// holds mu, and adds a new entry to entries afterwards.
-func (s *Store) takeBytes(e *entry, n int) bool {
+// adds a new entry afterwards.
+func (l *entryList) takeBytes(e *entry, n int) bool {
 	if e.size == 0 {
 		n += entrySize
 	}
 	pinned := n
-	for _, other := range s.entries {
-		if other.bound == e.bound && other.tenant == e.tenant && other.isPinned() {
+	for _, other := range l.all {
+		if other.tenant == e.tenant && other.isPinned() {
 			pinned += other.size
 		}
 	}
 	// So one tenant cannot keep the others, or the operator, from asking.
-	if e.tenant != "" && pinned > e.bound.most/2 {
+	if e.tenant != "" && pinned > l.most/2 {
 		return false
 	}
-	for e.bound.used+n > e.bound.most {
-		victim := s.chooseVictim(e, pinned)
+	for l.used+n > l.most {
+		victim := l.chooseVictim(e, pinned)
 		if victim == nil {
 			return false
 		}
-		s.dropEntries(func(other *entry) bool { return other == victim })
+		l.dropEntry(victim)
 	}
-	if !e.bound.account.TryTake(int64(n)) {
+	if !l.account.TryTake(int64(n)) {
 		return false
 	}
-	e.bound.used, e.size = e.bound.used+n, e.size+n
+	l.used, e.size = l.used+n, e.size+n
 	return true
 }
 
 // chooseVictim chooses the entry that makes room for another, whose tenant has so many pinned bytes, or returns nil. A
-// plan that a person can still approve does not make room for its own tenant. The caller holds mu.
-func (s *Store) chooseVictim(by *entry, pinned int) *entry {
+// plan that a person can still approve does not make room for its own tenant.
+func (l *entryList) chooseVictim(by *entry, pinned int) *entry {
 	sizes := map[string]int{by.tenant: pinned}
-	for _, e := range s.entries {
+	for _, e := range l.all {
 		switch {
-		case e.bound != by.bound || e.isPinned():
+		case e.isPinned():
 		case e.state != approvalapi.StateOpen:
 			return e
 		default:
@@ -190,49 +187,50 @@ func (s *Store) chooseVictim(by *entry, pinned int) *entry {
 			who = name
 		}
 	}
-	i := slices.IndexFunc(s.entries, func(e *entry) bool {
-		return e.bound == by.bound && e.state == approvalapi.StateOpen && e.tenant == who &&
-			(who != by.tenant || e.held != nil)
+	return l.findFirst(func(e *entry) bool {
+		return e.state == approvalapi.StateOpen && e.tenant == who && (who != by.tenant || e.held != nil)
 	})
-	if i < 0 {
-		return nil
+}
+
+// findFirst returns the oldest entry that a condition permits, or nil.
+func (l *entryList) findFirst(is func(*entry) bool) *entry {
+	if i := slices.IndexFunc(l.all, is); i >= 0 {
+		return l.all[i]
 	}
-	return s.entries[i]
+	return nil
 }
 
-// giveBytes takes n bytes from the size of an entry. The caller holds mu.
-func (e *entry) giveBytes(n int) {
-	e.bound.used, e.size = e.bound.used-n, e.size-n
-	e.bound.account.GiveBack(int64(n))
+// giveBytes takes n bytes from the size of an entry.
+func (l *entryList) giveBytes(e *entry, n int) {
+	l.used, e.size = l.used-n, e.size-n
+	l.account.GiveBack(int64(n))
 }
 
-// dropEntries drops the entries for which drop returns true. The caller holds mu.
-func (s *Store) dropEntries(drop func(*entry) bool) {
-	s.entries = slices.DeleteFunc(s.entries, func(e *entry) bool {
+// dropEntries drops the entries for which drop returns true.
+func (l *entryList) dropEntries(drop func(*entry) bool) {
+	l.all = slices.DeleteFunc(l.all, func(e *entry) bool {
 		if !drop(e) {
 			return false
 		}
-		e.giveBytes(e.size)
+		l.giveBytes(e, e.size)
 		return true
 	})
 }
 
+func (l *entryList) dropEntry(e *entry) { l.dropEntries(func(other *entry) bool { return other == e }) }
+
 // dropExpired drops the entries whose time is over. The caller holds mu.
 func (s *Store) dropExpired() {
 	now := s.conf.Now()
-	s.dropEntries(func(e *entry) bool { return !e.isBusy() && now.After(e.until) })
+	for _, l := range []*entryList{&s.held, &s.plans} {
+		l.dropEntries(func(e *entry) bool { return !e.isBusy() && now.After(e.until) })
+	}
 }
 
 // findEntry returns the held request or the plan with an id, or nil if it has expired. The caller holds mu.
-func (s *Store) findEntry(of *memoryBound, id string) *entry {
+func (s *Store) findEntry(of *entryList, id string) *entry {
 	s.dropExpired()
-	i := slices.IndexFunc(s.entries, func(e *entry) bool {
-		return e.bound == of && e.id == id && e.state != stateDraft
-	})
-	if i < 0 {
-		return nil
-	}
-	return s.entries[i]
+	return of.findFirst(func(e *entry) bool { return e.id == id && e.state != stateDraft })
 }
 
 // newRefusal returns the reason why a decision is not valid.

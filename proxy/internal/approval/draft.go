@@ -55,8 +55,8 @@ type Draft struct {
 func (s *Store) NewDraft(run, tenant string, apis []string) *Draft {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &entry{id: newID(), tenant: tenant, state: stateDraft, bound: &s.planBound}
-	s.entries = append(s.entries, e)
+	e := &entry{id: newID(), tenant: tenant, state: stateDraft}
+	s.plans.all = append(s.plans.all, e)
 	return &Draft{store: s, entry: e, plan: &plan{Plan: approvalapi.Plan{ID: e.id, Run: run}, apis: apis}}
 }
 
@@ -82,7 +82,7 @@ func (d *Draft) ID() string { return d.entry.id }
 func (d *Draft) takeBytes(n int) bool {
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
-	return d.store.takeBytes(d.entry, n)
+	return d.store.plans.takeBytes(d.entry, n)
 }
 
 // AddStep records a request under the catalog's version, and returns the step's number. After an EndedError or ErrFull
@@ -215,7 +215,7 @@ func (d *Draft) Seal() *approvalapi.Plan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// A plan needs only the guards of its steps, not all reads.
-	e.giveBytes(d.kept)
+	s.plans.giveBytes(e, d.kept)
 	d.seen = nil
 	p.Since, p.Writes, p.Digest = s.conf.Now().UTC(), len(p.steps), p.hashSteps()
 	e.plan, e.state, e.until = p, approvalapi.StateOpen, p.Since.Add(lifeTime)
@@ -226,7 +226,7 @@ func (d *Draft) Seal() *approvalapi.Plan {
 	}
 	p.Picture = drawPlan(p.Plan, e.until)
 	// The oldest plan is the one whose run ended first.
-	s.entries = append(slices.DeleteFunc(s.entries, func(other *entry) bool { return other == e }), e)
+	s.plans.all = append(slices.DeleteFunc(s.plans.all, func(other *entry) bool { return other == e }), e)
 	out := e.toBrief()
 	return &out
 }
@@ -246,7 +246,7 @@ func (d *Draft) discardLocked() {
 	d.over, d.plan.steps, d.seen = true, nil, nil
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
-	d.store.dropEntries(func(e *entry) bool { return e == d.entry })
+	d.store.plans.dropEntry(d.entry)
 }
 
 // drawPlan returns the picture of a plan with a first line, and with the reason for an early end.

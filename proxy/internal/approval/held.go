@@ -101,9 +101,9 @@ func (s *Store) WaitForApproval(ctx context.Context, q Request) (id string, give
 // the same content pass once. The caller holds mu.
 func (s *Store) keepApproved(e *entry) {
 	s.dropExpired()
-	if e.until.After(s.conf.Now()) && s.takeBytes(e, e.held.memorySize()) {
+	if e.until.After(s.conf.Now()) && s.held.takeBytes(e, e.held.memorySize()) {
 		e.state = stateApproved
-		s.entries = append(s.entries, e)
+		s.held.all = append(s.held.all, e)
 	}
 	s.notifyChange()
 }
@@ -147,7 +147,7 @@ func (s *Store) waitForAnswer(ctx context.Context, e *entry) (err error) {
 	// From here on DecideHeld sees that the run no longer waits.
 	e.state = approvalapi.StateOpen
 	if s.shared != nil { // the database keeps the request
-		s.dropEntries(func(other *entry) bool { return other == e })
+		s.held.dropEntry(e)
 	}
 	s.notifyChange()
 	return err
@@ -164,14 +164,11 @@ func (s *Store) addRequest(q Request) (*entry, error) {
 		return nil, nil //nolint:nilnil // it passes
 	}
 	ofRun := 0
-	for _, e := range s.entries {
+	for _, e := range s.held.all {
 		h := e.held
-		if h == nil {
-			continue
-		}
 		// An approval counts once: delete it with its use.
 		if h.sum == sum && e.state == stateApproved {
-			s.dropEntries(func(other *entry) bool { return other == e })
+			s.held.dropEntry(e)
 			return e, nil
 		}
 		if h.Run == q.Run && h.Tenant == q.Tenant && h.Generation == q.Generation {
@@ -179,7 +176,7 @@ func (s *Store) addRequest(q Request) (*entry, error) {
 		}
 	}
 	// Code that was run again repeats the request of the ended run, so the new one replaces the old.
-	s.dropEntries(func(e *entry) bool { return e.held != nil && e.held.sum == sum && e.state == approvalapi.StateOpen })
+	s.held.dropEntries(func(e *entry) bool { return e.held.sum == sum && e.state == approvalapi.StateOpen })
 	if e := s.newHeld(q, sum); ofRun < maxOfRun && s.appendHeld(e) {
 		return e, nil
 	}
@@ -189,7 +186,7 @@ func (s *Store) addRequest(q Request) (*entry, error) {
 // newHeld makes the entry of a request, with lifeTime to live. It does not add the entry to the store.
 func (s *Store) newHeld(q Request, sum [sha256.Size]byte) *entry {
 	now := s.conf.Now().UTC()
-	e := &entry{id: newID(), tenant: q.Tenant, state: stateWaiting, bound: &s.heldBound, until: now.Add(lifeTime)}
+	e := &entry{id: newID(), tenant: q.Tenant, state: stateWaiting, until: now.Add(lifeTime)}
 	q.ID, q.Operator, q.Since = e.id, !q.ByAny, now
 	e.held = &heldRequest{Request: q, sum: sum, answer: make(chan error, 1)}
 	return e
@@ -197,10 +194,10 @@ func (s *Store) newHeld(q Request, sum [sha256.Size]byte) *entry {
 
 // appendHeld adds an entry. It returns false, and adds no entry, if a bound is reached. The caller holds mu.
 func (s *Store) appendHeld(e *entry) bool {
-	if !s.takeBytes(e, e.held.memorySize()) {
+	if !s.held.takeBytes(e, e.held.memorySize()) {
 		return false
 	}
-	s.entries = append(s.entries, e)
+	s.held.all = append(s.held.all, e)
 	s.notifyChange()
 	if s.conf.Held != nil {
 		s.conf.Held(e.toHeld())
@@ -232,8 +229,8 @@ func (s *Store) ListHeld() []approvalapi.HeldRequest {
 // listHeld lists the held requests that a condition permits. The caller holds mu.
 func (s *Store) listHeld(is func(*entry) bool) []approvalapi.HeldRequest {
 	out := []approvalapi.HeldRequest{}
-	for _, e := range s.entries {
-		if e.held != nil && is(e) {
+	for _, e := range s.held.all {
+		if is(e) {
 			out = append(out, e.toHeld())
 		}
 	}
@@ -270,7 +267,7 @@ func (s *Store) DecideHeld(id string, a approvalapi.Answer, isOperator bool) (ap
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.findEntry(&s.heldBound, id)
+	e := s.findEntry(&s.held, id)
 	if e == nil {
 		return approvalapi.HeldRequest{}, errNotHeld
 	}
@@ -333,8 +330,8 @@ func (s *Store) recordDecision(out approvalapi.HeldRequest) {
 
 // answerWaiting drops held requests, and answers the exchanges that wait for them. The caller holds mu.
 func (s *Store) answerWaiting(answer error, is func(*entry) bool) {
-	s.dropEntries(func(e *entry) bool {
-		if e.held == nil || !is(e) {
+	s.held.dropEntries(func(e *entry) bool {
+		if !is(e) {
 			return false
 		}
 		// The channel has room for the only answer, so a send under mu never blocks.

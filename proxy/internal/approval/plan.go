@@ -46,7 +46,7 @@ func (s *Store) ListPlans() []approvalapi.Plan {
 	defer s.mu.Unlock()
 	s.dropExpired()
 	out := []approvalapi.Plan{}
-	for _, e := range s.entries {
+	for _, e := range s.plans.all {
 		if e.plan != nil {
 			out = append(out, e.toBrief())
 		}
@@ -60,7 +60,7 @@ const noPlan = "There is no plan with this id, or it has expired."
 func (s *Store) GetPlan(id string) (approvalapi.Plan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.findEntry(&s.planBound, id)
+	e := s.findEntry(&s.plans, id)
 	if e == nil {
 		return approvalapi.Plan{}, &rpc.Error{Status: http.StatusNotFound, Code: "no_plan", Text: noPlan}
 	}
@@ -74,7 +74,7 @@ func (s *Store) GetPlan(id string) (approvalapi.Plan, error) {
 func (s *Store) DecidePlan(id string, a approvalapi.Answer, isOperator bool) (approvalapi.Plan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.findEntry(&s.planBound, id)
+	e := s.findEntry(&s.plans, id)
 	if e == nil {
 		return approvalapi.Plan{}, newRefusal("no_plan", noPlan)
 	}
@@ -141,8 +141,8 @@ func (s *Store) DropStale(c *catalog.Catalog) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropStaleHeld(c)
-	for _, e := range s.entries {
-		if e.plan != nil && e.state == approvalapi.StateOpen {
+	for _, e := range s.plans.all {
+		if e.state == approvalapi.StateOpen {
 			e.state = approvalapi.StateStale
 		}
 	}

@@ -148,7 +148,7 @@ func TestBinding(t *testing.T) {
 			t.Errorf("%s: approved", name)
 		}
 	}
-	b.findEntry(&b.planBound, p.ID).plan.steps[1].Shown.Body = "c" // nobody can, and it would be found
+	b.findEntry(&b.plans, p.ID).plan.steps[1].Shown.Body = "c" // nobody can, and it would be found
 	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Approve: true, Digest: p.Digest}, true); err == nil {
 		t.Error("changed steps are approved")
 	}
@@ -348,8 +348,8 @@ func TestBounds(t *testing.T) {
 			t.Errorf("a plan of %d large steps", p.Writes)
 		}
 	}
-	if b.planBound.used > maxPlanBytes || drafts > maxPlanBytes/maxPlan+3 {
-		t.Errorf("%d plans, %d bytes", drafts, b.planBound.used)
+	if b.plans.used > maxPlanBytes || drafts > maxPlanBytes/maxPlan+3 {
+		t.Errorf("%d plans, %d bytes", drafts, b.plans.used)
 	}
 	for _, p := range b.ListPlans() { // those that are over give way
 		if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Digest: p.Digest}, true); err != nil {
@@ -364,8 +364,8 @@ func TestBounds(t *testing.T) {
 		_, err = d.AddStep(write(t, "POST", "https://demo.test/", "x"), "v1")
 		d.Seal()
 	}
-	if n := len(b.ListPlans()); n > maxPlanBytes/entrySize || b.planBound.used > maxPlanBytes {
-		t.Errorf("%d plans, %d bytes", n, b.planBound.used)
+	if n := len(b.ListPlans()); n > maxPlanBytes/entrySize || b.plans.used > maxPlanBytes {
+		t.Errorf("%d plans, %d bytes", n, b.plans.used)
 	}
 }
 
@@ -398,8 +398,8 @@ func TestPlanTenants(t *testing.T) {
 				t.Errorf("%s: a plan of another tenant: %v", name, err)
 			}
 		}
-		if b.planBound.used > maxPlanBytes || denied == 0 {
-			t.Errorf("%s: %d plans of %d bytes, %d steps denied", name, len(b.entries), b.planBound.used, denied)
+		if b.plans.used > maxPlanBytes || denied == 0 {
+			t.Errorf("%s: %d plans of %d bytes, %d steps denied", name, len(b.plans.all), b.plans.used, denied)
 		}
 	}
 }
@@ -426,8 +426,8 @@ func TestTenantDrafts(t *testing.T) {
 	for _, d := range drafts {
 		d.Discard()
 	}
-	if len(b.entries) != 2 { // hers and bob's
-		t.Errorf("%d entries after the drafts are over", len(b.entries))
+	if len(b.plans.all) != 2 { // hers and bob's
+		t.Errorf("%d entries after the drafts are over", len(b.plans.all))
 	}
 }
 
@@ -453,23 +453,23 @@ func TestMemory(t *testing.T) {
 	d := b.NewDraft("r", "", nil)
 	read := write(t, "GET", "https://demo.test/x", "")
 	d.NoteRead(read, []byte(`{"a": 1}`))
-	if _, err := d.AddStep(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.planBound.used == 0 {
+	if _, err := d.AddStep(write(t, "PATCH", "https://demo.test/x", `{"a": 2}`), "v1"); err != nil || b.plans.used == 0 {
 		t.Fatal(err)
 	}
 	d.Discard()
 	d.Discard()
-	if b.planBound.used != 0 || d.Seal() != nil {
-		t.Errorf("%d bytes after a run without an end", b.planBound.used)
+	if b.plans.used != 0 || d.Seal() != nil {
+		t.Errorf("%d bytes after a run without an end", b.plans.used)
 	}
 	d = b.NewDraft("r", "", nil)
 	d.NoteRead(read, []byte(`{"a": 1}`))
-	if d.Seal() != nil || b.planBound.used != 0 {
-		t.Errorf("%d bytes after a run that only read", b.planBound.used)
+	if d.Seal() != nil || b.plans.used != 0 {
+		t.Errorf("%d bytes after a run that only read", b.plans.used)
 	}
 	planOf(t, b, "x")
 	now = now.Add(time.Hour)
-	if len(b.ListPlans()) != 0 || b.planBound.used != 0 {
-		t.Errorf("%d bytes after the end", b.planBound.used)
+	if len(b.ListPlans()) != 0 || b.plans.used != 0 {
+		t.Errorf("%d bytes after the end", b.plans.used)
 	}
 	if _, err := d.AddStep(read, "v1"); err == nil {
 		t.Error("a step after the end of the run")

@@ -126,10 +126,10 @@ func boundRows(ctx context.Context, tx *sql.Tx, e *entry) error {
 		return err
 	}
 	defer rows.Close()
-	table := Store{heldBound: memoryBound{most: MaxHeldBytes}}
+	table := entryList{most: MaxHeldBytes}
 	had, ofRun := map[string]bool{}, 0
 	for rows.Next() {
-		one := &entry{bound: &table.heldBound, held: &heldRequest{}}
+		one := &entry{held: &heldRequest{}}
 		var waits, same bool
 		if err := rows.Scan(&one.id, &one.tenant, &one.state, &one.size, &waits, &same); err != nil {
 			return err
@@ -140,17 +140,17 @@ func boundRows(ctx context.Context, tx *sql.Tx, e *entry) error {
 		if same {
 			ofRun++
 		}
-		table.entries, had[one.id] = append(table.entries, one), true
-		table.heldBound.used += one.size
+		table.all, had[one.id] = append(table.all, one), true
+		table.used += one.size
 	}
 	if err := rows.Err(); err != nil {
 		return err
 	}
-	added := &entry{tenant: e.tenant, bound: &table.heldBound, held: e.held}
+	added := &entry{tenant: e.tenant, held: e.held}
 	if ofRun >= maxOfRun || !table.takeBytes(added, e.held.memorySize()) {
 		return ErrFull
 	}
-	for _, kept := range table.entries {
+	for _, kept := range table.all {
 		delete(had, kept.id)
 	}
 	for id := range had {
@@ -333,7 +333,7 @@ func (s *Store) collectDecisions(ctx context.Context) error {
 	defer s.shared.collecting.Unlock()
 	waiting, ids := map[string]*entry{}, []string{}
 	s.mu.Lock()
-	for _, e := range s.entries {
+	for _, e := range s.held.all {
 		if e.state == stateWaiting {
 			waiting[e.id], ids = e, append(ids, e.id)
 		}
