@@ -9,15 +9,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
@@ -48,7 +49,9 @@ type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	leaf *ecdsa.PrivateKey
-	leafCache
+
+	mu     sync.Mutex
+	leaves map[string]*tls.Certificate // by host
 }
 
 // New opens the authority in a directory, or creates it on the first start, and publishes its certificate.
@@ -77,7 +80,7 @@ func New(c Config) (*Authority, error) {
 	if err := atomicfile.Write(filepath.Join(c.Public, PublicFile), public, 0o644); err != nil {
 		return nil, fmt.Errorf("publishing the authority's certificate: %w", err)
 	}
-	return &Authority{now: c.Now, cert: cert, key: key, leaf: leaf}, nil
+	return &Authority{now: c.Now, cert: cert, key: key, leaf: leaf, leaves: map[string]*tls.Certificate{}}, nil
 }
 
 // Certificate returns the certificate of the authority.
@@ -94,32 +97,21 @@ func openAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.Private
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, nil, fmt.Errorf("%s: mode %04o: want 0600", keyPath, info.Mode().Perm())
 	}
-	keyDER, err := readPEM(keyPath, "PRIVATE KEY")
+	// A pair that does not match is an error. A crash between the two writes, or a copied file, leaves such a pair.
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), keyPath)
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if err == nil && !ok {
+		err = errors.New("want an ECDSA key")
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("reading %s and %s in %s: %w; remove both to create a new authority", keyFile, certFile,
+			dir, err)
 	}
-	certDER, err := readPEM(filepath.Join(dir, certFile), "CERTIFICATE")
-	if err != nil {
-		return nil, nil, err
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(keyDER)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading %s: %w", keyPath, err)
-	}
-	cert, err := x509.ParseCertificate(certDER)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading %s: %w", certFile, err)
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	// A crash between the two writes, or a copied file, leaves a pair that does not match.
-	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, nil, fmt.Errorf("%s does not belong to %s: remove both to create a new authority", keyFile, certFile)
-	}
-	if now.Add(caRenewal).After(cert.NotAfter) {
+	if now.Add(caRenewal).After(pair.Leaf.NotAfter) {
 		// New then creates another authority.
 		return nil, nil, fs.ErrNotExist
 	}
-	return cert, key, nil
+	return pair.Leaf, key, nil
 }
 
 // createAuthority makes a new authority. It removes an old key first and writes the new one last: the authority exists
@@ -129,12 +121,7 @@ func createAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.Priva
 	if err != nil {
 		return nil, nil, err
 	}
-	serial, err := newSerial()
-	if err != nil {
-		return nil, nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber:          serial,
+	template := &x509.Certificate{ // CreateCertificate chooses the serial number
 		Subject:               pkix.Name{CommonName: "CodeForge sandbox CA", Organization: []string{"CodeForge"}},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(caLife),
@@ -167,25 +154,4 @@ func createAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.Priva
 		return nil, nil, fmt.Errorf("writing the authority: %w", err)
 	}
 	return cert, key, nil
-}
-
-func readPEM(path, kind string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	block, _ := pem.Decode(data)
-	if block == nil || block.Type != kind {
-		return nil, fmt.Errorf("%s: want one PEM block of %s", path, kind)
-	}
-	return block.Bytes, nil
-}
-
-// newSerial returns a random positive serial number of at most 20 octets (RFC 5280, section 4.1.2.2).
-func newSerial() (*big.Int, error) {
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, err
-	}
-	return n.Add(n, big.NewInt(1)), nil
 }
