@@ -59,7 +59,7 @@ func Parse(h http.Header) (Reading, error) {
 			case r.enc != nil && r.enc != enc:
 				return r, ErrUnknown
 			default:
-				r.enc, r.marked = enc, r.marked || needsMark(label)
+				r.enc, r.marked = enc, r.marked || needsMark(label, enc)
 			}
 		}
 	}
@@ -200,14 +200,10 @@ var (
 	utf32BE = utf32.UTF32(utf32.BigEndian, utf32.IgnoreBOM)
 )
 
-// needsMark reports whether a label does not name the byte order.
-func needsMark(label string) bool {
-	switch foldLabel(label) {
-	case "utf16", "u16", "ucs2", "unicode", "csunicode", "iso10646ucs2", "csutf16",
-		"utf32", "u32", "ucs4", "iso10646ucs4", "csucs4", "csutf32":
-		return true
-	}
-	return false
+// needsMark reports whether the label of a set does not name the byte order. LookupEncoding returns little endian for
+// such a label.
+func needsMark(label string, enc encoding.Encoding) bool {
+	return (enc == utf16LE || enc == utf32LE) && !strings.HasSuffix(foldLabel(label), "le")
 }
 
 // omitASCIISuperset returns nil for a single-byte encoding that is a superset of ASCII: the raw bytes can be searched.

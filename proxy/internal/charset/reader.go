@@ -100,7 +100,7 @@ func (r *Reader) chooseDecoder() error {
 	if err != nil {
 		return err
 	}
-	r.cur = &resumedReader{head: first[:n], src: r.src}
+	r.cur = io.MultiReader(bytes.NewReader(first[:n]), r.src)
 	if enc != nil {
 		r.startDecoder(r.cur, enc)
 	}
@@ -228,19 +228,4 @@ func (r *Reader) readDeclaration(p []byte) (switched bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-// resumedReader is a source whose first bytes have been read.
-type resumedReader struct {
-	head []byte
-	src  io.Reader
-}
-
-func (r *resumedReader) Read(p []byte) (int, error) {
-	if len(r.head) == 0 {
-		return r.src.Read(p)
-	}
-	n := copy(p, r.head)
-	r.head = r.head[n:]
-	return n, nil
 }

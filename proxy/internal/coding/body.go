@@ -102,13 +102,6 @@ func (b *Body) Close() error {
 	return err
 }
 
-// failReads makes all later reads fail with err. A caller that continues after an error must not send only the rest.
-func (b *Body) failReads(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.err = err
-}
-
 // ReadAhead makes body the request's body. It reads a short body of known length to its end, so that the new length and
 // any error are known before the request leaves.
 //
@@ -123,7 +116,10 @@ func ReadAhead(req *http.Request, body *Body, changes bool) error {
 			data, err = membudget.FromContext(req.Context()).ReadAll(req.Context(), body, 2*ExactUpTo, 2*ExactUpTo)
 		}
 		if err != nil {
-			body.failReads(err)
+			// A caller that continues after an error must not send only the rest.
+			body.mu.Lock()
+			defer body.mu.Unlock()
+			body.err = err
 			return err
 		}
 		// ReadAll stops at the bound, so a full buffer means that more may follow.

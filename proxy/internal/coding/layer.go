@@ -3,6 +3,7 @@ package coding
 import (
 	"bufio"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/andybalholm/brotli"
@@ -20,15 +21,9 @@ const maxWindow = 8 << 20
 type codingLayer struct {
 	name string
 	src  *bufio.Reader
-	dec  decoder
+	dec  io.Reader
 	pool *sync.Pool
 	err  error
-}
-
-// decoder is the common interface of the decoders. reset begins a new body.
-type decoder interface {
-	io.Reader
-	resetSource(src io.Reader) error
 }
 
 func (l *codingLayer) Read(p []byte) (int, error) {
@@ -42,7 +37,10 @@ func (l *codingLayer) Read(p []byte) (int, error) {
 	}
 	n, err := l.dec.Read(p)
 	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-		err = l.checkEnd()
+		// Bytes after the end would be ignored by some servers and read by others.
+		if _, err = l.src.Peek(1); err == nil {
+			err = ErrBroken
+		}
 	}
 	l.err = err
 	return n, err
@@ -69,17 +67,8 @@ func (l *codingLayer) openDecoder() error {
 			l.pool = &zlibs
 		}
 	}
-	l.dec = l.pool.Get().(decoder)
-	return l.dec.resetSource(l.src)
-}
-
-// checkEnd returns io.EOF if no bytes follow the decoded data, or else ErrBroken.
-func (l *codingLayer) checkEnd() error {
-	// Bytes after the end would be ignored by some servers and read by others.
-	if _, err := l.src.Peek(1); err != nil {
-		return err
-	}
-	return ErrBroken
+	l.dec = l.pool.Get().(io.Reader)
+	return resetDecoder(l.dec, l.src)
 }
 
 // isZlib recognises the header of a zlib stream (RFC 1950), which bodies sent as deflate often lack.
@@ -93,7 +82,7 @@ func (l *codingLayer) freeDecoder() {
 	}
 	if l.dec != nil {
 		// Without this, the pooled decoder would keep the source, and so the whole body, in memory.
-		_ = l.dec.resetSource(emptySource{})
+		_ = resetDecoder(l.dec, emptySource{})
 		l.pool.Put(l.dec)
 		l.dec = nil
 	}
@@ -106,41 +95,34 @@ func (emptySource) ReadByte() (byte, error)  { return 0, io.EOF }
 
 // The pools are caches. A decoder keeps no data of one body for the next.
 var (
-	gzips   = sync.Pool{New: func() any { return &gzipDecoder{} }}
-	zlibs   = sync.Pool{New: func() any { return &zlibDecoder{} }}
-	flates  = sync.Pool{New: func() any { return &flateDecoder{flate.NewReader(emptySource{})} }}
-	brotlis = sync.Pool{New: func() any { return &brotliDecoder{brotli.NewReader(emptySource{})} }}
+	gzips   = sync.Pool{New: func() any { return &gzip.Reader{} }}
+	zlibs   = sync.Pool{New: newZlib}
+	flates  = sync.Pool{New: func() any { return flate.NewReader(emptySource{}) }}
+	brotlis = sync.Pool{New: func() any { return brotli.NewReader(emptySource{}) }}
 	zstds   = sync.Pool{New: newZstd}
 )
 
-type gzipDecoder struct{ gzip.Reader }
-
-func (d *gzipDecoder) resetSource(src io.Reader) error { return d.Reset(src) }
-
-type zlibDecoder struct{ io.ReadCloser }
-
-func (d *zlibDecoder) resetSource(src io.Reader) error {
-	if d.ReadCloser != nil {
-		return d.ReadCloser.(zlib.Resetter).Reset(src, nil)
+// resetDecoder makes a decoder of a pool begin a new body.
+func resetDecoder(d any, src io.Reader) error {
+	switch d := d.(type) {
+	case flate.Resetter: // of flate and zlib
+		return d.Reset(src, nil)
+	case *zstd.Decoder:
+		if src == (emptySource{}) {
+			return d.Reset(nil)
+		}
 	}
-	r, err := zlib.NewReader(src)
-	if err == nil {
-		d.ReadCloser = r
-	}
-	return err
+	return d.(interface{ Reset(src io.Reader) error }).Reset(src)
 }
 
-type flateDecoder struct{ io.ReadCloser }
-
-func (d *flateDecoder) resetSource(src io.Reader) error {
-	return d.ReadCloser.(flate.Resetter).Reset(src, nil)
+// newZlib returns a decoder of an empty stream, because NewReader needs a header.
+func newZlib() any {
+	d, err := zlib.NewReader(strings.NewReader("\x78\x9c"))
+	if err != nil {
+		panic(err) // the header is a constant
+	}
+	return d
 }
-
-type brotliDecoder struct{ *brotli.Reader }
-
-func (d *brotliDecoder) resetSource(src io.Reader) error { return d.Reset(src) }
-
-type zstdDecoder struct{ *zstd.Decoder }
 
 // newZstd returns a decoder without goroutines.
 func newZstd() any {
@@ -149,12 +131,5 @@ func newZstd() any {
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	return &zstdDecoder{d}
-}
-
-func (d *zstdDecoder) resetSource(src io.Reader) error {
-	if _, ok := src.(emptySource); ok {
-		return d.Reset(nil)
-	}
-	return d.Reset(src)
+	return d
 }
