@@ -17,10 +17,13 @@ func (x *responseScrub) scrubBody(encodings []string, how charset.Reading) error
 	scrubbed := func(src io.Reader) io.Reader {
 		return x.scrubber.set.NewReader(src, func(id int) (string, error) { return x.replaceValue(id), nil })
 	}
-	b := &scrubbedBody{x: x, src: resp.Body, decoded: coding.NewReader(resp.Body, encodings)}
+	var text *charset.Reader
+	b := coding.NewBody(resp.Body)
+	b.AddDecoder(encodings)
 	// Two searches: code can undo the decoding by a wrong charset, so the raw bytes are searched besides the text.
-	b.text = charset.NewReader(b.decoded, how, scrubbed)
-	b.scrubbed = x.options.Framing.WrapMessages(b.text, scrubbed)
+	b.AddReader(func(src io.Reader) io.Reader { text = charset.NewReader(src, how, scrubbed); return text })
+	b.AddReader(func(src io.Reader) io.Reader { return x.options.Framing.WrapMessages(src, scrubbed) })
+	b.AddReader(func(src io.Reader) io.Reader { return &trailerReader{src, x} })
 	resp.Header.Del("Content-Encoding")
 	// The body leaves in UTF-8, so the head must not name the former character set.
 	how.DeclareUTF8(resp.Header)
@@ -39,7 +42,12 @@ func (x *responseScrub) scrubBody(encodings []string, how charset.Reading) error
 		x.dropLength()
 		return nil
 	}
-	return x.readExact(b, encodings)
+	changed, err := x.readExact(b)
+	// Without a change, identical bytes leave, and the digests stay valid.
+	if err == nil && resp.ContentLength >= 0 && (changed || len(encodings) > 0 || text.HasDecoder()) {
+		x.dropDigests(resp.Header, changed)
+	}
+	return err
 }
 
 // dropLength sends a body whose final length is unknown. It drops Content-Length and digests.
@@ -50,87 +58,67 @@ func (x *responseScrub) dropLength() {
 }
 
 // readExact reads a body of known length to its end, so that the exact new length can be announced. If the decoded body
-// has 2*coding.ExactUpTo bytes or more, it streams.
-func (x *responseScrub) readExact(b *scrubbedBody, encodings []string) error {
+// has 2*coding.ExactUpTo bytes or more, it streams. changed means that a credential was replaced.
+func (x *responseScrub) readExact(b *coding.Body) (changed bool, err error) {
 	before := x.report.Count()
-	b.buffer = bodyBuffers.Get().(*bytes.Buffer)
-	b.buffer.Reset()
+	buffer := bodyBuffers.Get().(*bytes.Buffer)
+	buffer.Reset()
+	x.resp.Body = &bufferedBody{Body: b, buffer: buffer}
 	// The decoded body may be longer than its announced length: stop at a bound.
-	_, err := io.CopyN(b.buffer, b, 2*coding.ExactUpTo)
-	b.ahead = b.buffer.Bytes()
-	if err == nil {
+	switch _, err := io.CopyN(buffer, b, 2*coding.ExactUpTo); {
+	case err == nil:
 		x.dropLength()
-		return nil
+		return false, nil
+	case err != io.EOF: //nolint:errorlint // an io.Reader ends with this value itself
+		return false, err
 	}
-	if err != io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-		return err
-	}
-	x.resp.ContentLength = int64(len(b.ahead))
-	x.resp.Header.Set("Content-Length", strconv.Itoa(len(b.ahead)))
-	// Without a replacement, identical bytes leave, and the digests stay valid.
-	if changed := x.report.Count() != before; changed || len(encodings) > 0 || b.text.HasDecoder() {
-		x.dropDigests(x.resp.Header, changed)
-	}
-	return nil
+	x.resp.ContentLength = int64(buffer.Len())
+	x.resp.Header.Set("Content-Length", strconv.Itoa(buffer.Len()))
+	return x.report.Count() != before, nil
 }
 
 // bodyBuffers is a pool for bodies that are read before the head leaves.
 var bodyBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// scrubbedBody is a scrubbed body. At the end of the body it scrubs the trailers.
-type scrubbedBody struct {
-	x        *responseScrub
-	src      io.ReadCloser
-	decoded  *coding.Reader
-	text     *charset.Reader
-	mu       sync.Mutex // Close may be called while Read waits
-	scrubbed io.Reader
-	buffer   *bytes.Buffer
-	ahead    []byte // the rest of buffer
-	err      error
+// bufferedBody is a body whose beginning is in a buffer of bodyBuffers.
+type bufferedBody struct {
+	*coding.Body
+	mu     sync.Mutex // Close may be called while Read waits
+	buffer *bytes.Buffer
 }
 
-func (b *scrubbedBody) Read(p []byte) (int, error) {
+func (b *bufferedBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.ahead) > 0 {
-		n := copy(p, b.ahead)
-		b.ahead = b.ahead[n:]
-		return n, nil
+	if b.buffer != nil && b.buffer.Len() > 0 {
+		defer b.mu.Unlock()
+		return b.buffer.Read(p)
 	}
-	if b.err != nil {
-		return 0, b.err
-	}
-	n, err := b.scrubbed.Read(p)
-	if err != nil {
-		b.err = err
-		// The trailers are complete only after the last byte of the body.
-		if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
-			b.x.scrubTrailer()
-		}
-	}
-	return n, err
+	b.mu.Unlock()
+	return b.Body.Read(p)
 }
 
-// Close closes the source first, which ends a waiting Read. Then it returns the buffers to their pools.
-func (b *scrubbedBody) Close() error {
-	// Closing before locking: a waiting Read holds mu.
-	err := b.src.Close()
+func (b *bufferedBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.err == nil {
-		b.err = io.ErrClosedPipe
-	}
-	// ahead points into the buffer, which another response may take from the pool.
-	b.ahead = nil
 	if b.buffer != nil {
 		bodyBuffers.Put(b.buffer)
 		b.buffer = nil
 	}
-	b.scrubbed.(interface{ Stop() }).Stop()
-	b.text.Stop()
-	b.decoded.Stop()
-	return err
+	return b.Body.Close()
+}
+
+// trailerReader scrubs the trailers at the end of a body. They are complete only after its last byte.
+type trailerReader struct {
+	io.Reader
+	x *responseScrub
+}
+
+func (r *trailerReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err == io.EOF { //nolint:errorlint // an io.Reader ends with this value itself
+		r.x.scrubTrailer()
+	}
+	return n, err
 }
 
 // scrubTrailer scrubs the trailers. HTTP delivers them after the body.
