@@ -255,16 +255,11 @@ func (x *search) tryEscapedPattern(q int, pl patternPlace) {
 	}
 	// Two bytes are left for the edges, as in computeHold.
 	limit := min(len(x.buf), core+x.set.hold-2)
-	if end := x.oddEnd(limit, q, p.Text[pl.off:]); end >= 0 {
+	// Only a text with many percent signs, backslashes and ampersands has many readings, so their number is bounded.
+	steps := 64 + 16*len(p.Text[pl.off:])
+	if end := longestEscaped(x.buf[:limit], q, p.Text[pl.off:], &steps); end >= 0 {
 		x.noteMatch(match{core, core, end, int(pl.pat)})
 	}
-}
-
-// oddEnd returns the end of the longest occurrence of a text at p, or -1. The number of tried readings is bounded. Only
-// a text with many percent signs, backslashes and ampersands has many readings.
-func (x *search) oddEnd(limit, p int, text string) int {
-	steps := 64 + 16*len(text)
-	return longestEscaped(x.buf[:limit], p, text, &steps)
 }
 
 // longestEscaped returns the end of the longest occurrence of text at buf[p:], or -1. steps bounds the recursion.

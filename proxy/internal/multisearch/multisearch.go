@@ -15,8 +15,6 @@ package multisearch
 import (
 	"bytes"
 	"cmp"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -48,8 +46,7 @@ type edge struct {
 // Set is a compiled, immutable list of patterns. The nil Set finds nothing.
 type Set struct {
 	pats   []Pattern
-	tables []blockTable // one for each block size
-	sparse []sparseIndex
+	tables []blockTable // one for each tableKind with patterns
 	esc    escapeIndex
 	hold   int
 	least  int  // the length of the shortest pattern
@@ -82,8 +79,7 @@ func New(patterns []Pattern) *Set { return NewAside(patterns, func() {}) }
 func NewAside(patterns []Pattern, rest func()) *Set {
 	s := &Set{lines: true, least: 1 << 30}
 	seen := map[string]int{}
-	var short, long, thin, wide, wider []int32
-	sparse := map[int][]int32{}
+	var lists [len(blockSizes)][]int32
 	for _, p := range patterns {
 		rest()
 		if p.Text == "" {
@@ -97,21 +93,8 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 			continue
 		}
 		seen[p.Text] = len(s.pats)
-		switch i := int32(len(s.pats)); {
-		case p.step == 4 && len(p.Text) >= widerBlock:
-			wider = append(wider, i)
-		case p.step == 2 && len(p.Text) >= wideBlock:
-			wide = append(wide, i)
-		case p.thin && len(p.Text) >= thinBlock:
-			thin = append(thin, i)
-		// Too short for a table of blocks with NULs.
-		case p.step > 1 && len(p.Text) > int(p.step):
-			sparse[int(p.step)] = append(sparse[int(p.step)], i)
-		case len(p.Text) < longPattern:
-			short = append(short, i)
-		default:
-			long = append(long, i)
-		}
+		t := p.chooseTable()
+		lists[t] = append(lists[t], int32(len(s.pats)))
 		s.pats = append(s.pats, p)
 		s.least = min(s.least, len(p.Text))
 		// If no pattern has a line feed, no match crosses one, and a Reader can release whole lines.
@@ -121,16 +104,10 @@ func NewAside(patterns []Pattern, rest func()) *Set {
 		return nil
 	}
 	s.hold = computeHold(s.pats)
-	for _, t := range [...]struct {
-		list  []int32
-		block int
-	}{{short, shortBlock}, {long, shortBlock}, {thin, thinBlock}, {wide, wideBlock}, {wider, widerBlock}} {
-		if len(t.list) > 0 {
-			s.tables = append(s.tables, newTable(s.pats, t.list, t.block, rest))
+	for t, list := range lists {
+		if len(list) > 0 {
+			s.tables = append(s.tables, newTable(s.pats, list, blockSizes[t], rest))
 		}
-	}
-	for _, step := range slices.Sorted(maps.Keys(sparse)) {
-		s.sparse = append(s.sparse, newSparse(s.pats, sparse[step], step, rest))
 	}
 	s.esc.indexPatterns(s.pats, rest)
 	s.makePool()
@@ -182,7 +159,7 @@ func (s *Set) WithLayer(longest int, top func() *Set) *Set {
 	// s may be nil: the layer above it still needs buffers.
 	l := &Set{least: 1 << 30, lines: true}
 	if s != nil {
-		l.pats, l.tables, l.sparse, l.esc = s.pats, s.tables, s.sparse, s.esc
+		l.pats, l.tables, l.esc = s.pats, s.tables, s.esc
 		l.hold, l.least, l.lines = s.hold, s.least, s.lines
 	}
 	// The room is reserved for any later value, so that a new value does not change the timing.
@@ -207,20 +184,13 @@ func (s *Set) MaxHeld() int {
 	return max(s.hold, s.room, s.beside.MaxHeld())
 }
 
-// Len returns the number of different patterns.
-func (s *Set) Len() int {
-	if s == nil {
-		return 0
-	}
-	return len(s.pats)
-}
-
 // isWord reports whether no letter, digit or underscore is next to m.
 func isWord(buf []byte, m match) bool {
-	return (m.core == 0 || !isLetter(buf[m.core-1])) && (m.end == len(buf) || !isLetter(buf[m.end]))
+	return (m.core == 0 || !IsWordByte(buf[m.core-1])) && (m.end == len(buf) || !IsWordByte(buf[m.end]))
 }
 
-func isLetter(b byte) bool {
+// IsWordByte reports whether a byte may be part of a token name. Such a byte next to a name makes it a longer word.
+func IsWordByte(b byte) bool {
 	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
 }
 
@@ -274,7 +244,7 @@ func (s *Set) FindFirst(text string) (id int, ok bool) {
 	}
 	// A short text is copied to the stack, without an allocation.
 	var space [shortText]byte
-	return s.firstID(append(space[:0], text...))
+	return s.FindIn(append(space[:0], text...))
 }
 
 // FindIn is FindFirst without a copy of the text.
@@ -282,16 +252,11 @@ func (s *Set) FindIn(text []byte) (id int, ok bool) {
 	if s == nil {
 		return 0, false
 	}
-	return s.firstID(text)
-}
-
-// firstID returns the ID of the first pattern that buf contains.
-func (s *Set) firstID(buf []byte) (id int, ok bool) {
 	top := s.loadTop()
-	if s.isTooShort(top, len(buf)) {
+	if s.isTooShort(top, len(text)) {
 		return 0, false
 	}
-	all := s.newSearches(top, buf, len(buf))
+	all := s.newSearches(top, text, len(text))
 	defer all.releaseNotes()
 	m, of, ok := all.nextMatch(0)
 	if !ok {
@@ -357,27 +322,8 @@ func (s *Set) encodeReplacement(m match, text string) string {
 	return text
 }
 
-// Occurrence is an occurrence in a text.
-type Occurrence struct{ Start, End, ID int }
-
-// FindAll lists the matches in order, without overlaps.
-func (s *Set) FindAll(text string) []Occurrence {
-	if s == nil {
-		return nil
-	}
-	top := s.loadTop()
-	if s.isTooShort(top, len(text)) {
-		return nil
-	}
-	all := s.newSearches(top, []byte(text), len(text))
-	defer all.releaseNotes()
-	var list []Occurrence
-	for done := 0; ; {
-		m, of, ok := all.nextMatch(done)
-		if !ok {
-			return list
-		}
-		list = append(list, Occurrence{max(m.start, done), m.end, of.pats[m.pat].ID})
-		done = m.end
-	}
+// FindAll lists the IDs of the matches in order, without overlaps.
+func (s *Set) FindAll(text string) (ids []int) {
+	s.ReplaceAll(text, func(id int) string { ids = append(ids, id); return "" })
+	return ids
 }

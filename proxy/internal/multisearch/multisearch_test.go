@@ -153,7 +153,7 @@ func reference(ps []Pattern, text string) string {
 		for j, p := range ps {
 			ok := p.Text != "" && strings.HasPrefix(text[i:], p.Text)
 			if end := i + len(p.Text); ok && p.Word {
-				ok = (i == 0 || !isLetter(text[i-1])) && (end == len(text) || !isLetter(text[end]))
+				ok = (i == 0 || !IsWordByte(text[i-1])) && (end == len(text) || !IsWordByte(text[end]))
 			}
 			if ok && (best < 0 || len(p.Text) > len(ps[best].Text)) {
 				best = j

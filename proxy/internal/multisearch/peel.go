@@ -23,14 +23,14 @@ func canBeginEscape(buf []byte, p int) bool {
 	}
 	switch buf[p] {
 	case '%':
-		return parseHexDigit(b) >= 0 && (parseHexDigit(c) >= 0 || isStarter(c))
+		return ParseHexDigit(b) >= 0 && (ParseHexDigit(c) >= 0 || isStarter(c))
 	case '\\':
 		if b == 'x' || b == 'u' {
-			return parseHexDigit(c) >= 0 || isStarter(c)
+			return ParseHexDigit(c) >= 0 || isStarter(c)
 		}
 		return strings.IndexByte("bfnrt", b) >= 0 || isQuotable(b)
 	}
-	return (b == '#' || isLetter(b)) && (isLetter(c) || isStarter(c)) // no entity has a name of one character
+	return (b == '#' || IsWordByte(b)) && (IsWordByte(c) || isStarter(c)) // no entity has a name of one character
 }
 
 // canBeginEntity reports whether an entity may begin with the & at the beginning of buf.
@@ -39,7 +39,7 @@ func canBeginEntity(buf []byte) bool {
 		switch {
 		case b == ';' || i > 0 && isStarter(b):
 			return true
-		case i > 0 && b != '#' && !isLetter(b):
+		case i > 0 && b != '#' && !IsWordByte(b):
 			return false
 		}
 	}
@@ -54,7 +54,7 @@ func readSimple(buf []byte) (char, bool) {
 	}
 	switch b := buf[1]; buf[0] {
 	case '%':
-		high, low := parseHexDigit(b), parseHexDigit(buf[2])
+		high, low := ParseHexDigit(b), ParseHexDigit(buf[2])
 		c := byteChar(byte(high<<4|low), 3)
 		// A decoded % \ or & may begin a nested escape, which only readChar follows.
 		return c, high >= 0 && low >= 0 && !c.isEscapeStart()
@@ -75,10 +75,10 @@ func readSimple(buf []byte) (char, bool) {
 func readSimpleUTF16(buf []byte) (char, bool) {
 	v := 0
 	for i := 2; i < 6; i++ {
-		if i == len(buf) || parseHexDigit(buf[i]) < 0 {
+		if i == len(buf) || ParseHexDigit(buf[i]) < 0 {
 			return char{}, false
 		}
-		v = v<<4 | parseHexDigit(buf[i])
+		v = v<<4 | ParseHexDigit(buf[i])
 	}
 	c := runeChar(rune(v))
 	c.n = 6
@@ -161,7 +161,7 @@ func (r *escapeReader) nextByte() byte {
 func (r *escapeReader) readHex(n int) (rune, bool) {
 	var v rune
 	for range n {
-		d := parseHexDigit(r.nextByte())
+		d := ParseHexDigit(r.nextByte())
 		if d < 0 {
 			return 0, false
 		}
@@ -170,7 +170,8 @@ func (r *escapeReader) readHex(n int) (rune, bool) {
 	return v, true
 }
 
-func parseHexDigit(b byte) int {
+// ParseHexDigit returns the value of a hexadecimal digit, or -1.
+func ParseHexDigit(b byte) int {
 	switch {
 	case '0' <= b && b <= '9':
 		return int(b - '0')
@@ -191,7 +192,7 @@ func (r *escapeReader) readPercent() (char, bool) {
 // isQuotable reports whether some grammar writes the sign b with a backslash: JSON, Markdown, shells, SQL or regular
 // expressions. % \ and & do not count: they may begin an escape.
 func isQuotable(b byte) bool {
-	return '!' <= b && b <= '~' && (!isLetter(b) || b == '_') && !isStarter(b)
+	return '!' <= b && b <= '~' && (!IsWordByte(b) || b == '_') && !isStarter(b)
 }
 
 // readBackslash reads the rest of a JSON escape, of \xhh, or of a sign after a backslash.
@@ -280,7 +281,7 @@ func decodeNumericEntity(digits []byte) (char, bool) {
 	}
 	var v rune
 	for _, b := range digits {
-		d := rune(parseHexDigit(b))
+		d := rune(ParseHexDigit(b))
 		if d < 0 || d >= base || v > utf8.MaxRune {
 			return char{}, false
 		}

@@ -8,15 +8,14 @@ import (
 
 // search is one search in a text, from left to right, for the patterns of one set.
 //
-// A search has parts: each table, each sparse, and two for escapes. Each part scans the text once. It scans until no
+// A search has parts: each table, and two for escapes. Each part scans the text once. It scans until no
 // later match can be preferred to the first match so far. Parts may run ahead of each other and of that match, so they
 // note their matches. The work is therefore bounded by the length of the text, regardless of the number of matches.
 type search struct {
 	set       *Set
 	buf       []byte
-	from, cut int    // cores are in buf[from:cut]
-	tables    [5]int // the next probe of each table
-	sparse    [2]int // the next position of each sparse
+	from, cut int                  // cores are in buf[from:cut]
+	tables    [len(blockSizes)]int // the next probe of each table
 	escaped   escapedSearch
 	zero      int          // the text has no NUL before it
 	notes     *searchNotes // nil before the first note
@@ -78,9 +77,6 @@ func (x *search) nextMatch(from, cut int) (match, bool) {
 	}
 	for i := range x.set.tables {
 		x.set.tables[i].findMatches(x, &x.tables[i], cut)
-	}
-	for i := range x.set.sparse {
-		x.set.sparse[i].findMatches(x, &x.sparse[i], cut)
 	}
 	if x.set.esc.any {
 		x.findEscaped(cut)

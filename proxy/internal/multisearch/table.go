@@ -5,15 +5,48 @@ import (
 	"math/bits"
 )
 
-// The number of bytes that are compared at once: eight characters of a value, or six in base64. Public patterns that
-// are shorter than longPattern use half of the size.
+// tableKind is the kind of the patterns of a table.
+type tableKind int
+
 const (
-	shortBlock  = 8
-	thinBlock   = 16 // of hexadecimal digits, or of the base64 of UTF-16
-	wideBlock   = 16 // of UTF-16
-	widerBlock  = 32 // of UTF-32
-	longPattern = 16
+	tableShort      tableKind = iota // patterns of less than longPattern bytes
+	tableLong                        // the other patterns
+	tableThin                        // of hexadecimal digits, or of the base64 of UTF-16
+	tableWideShort                   // of UTF-16, shorter than a block
+	tableWide                        // of UTF-16
+	tableWiderShort                  // of UTF-32, shorter than a block
+	tableWider                       // of UTF-32
 )
+
+// blockSizes are the numbers of bytes that are compared at once: eight characters of a value, or six in base64. If a
+// pattern is shorter, all blocks of its table are. Public patterns that are shorter than longPattern use half of the
+// size.
+var blockSizes = [...]int{
+	tableShort: wordSize, tableLong: wordSize, tableThin: 16, tableWideShort: 16, tableWide: 16, tableWiderShort: 32,
+	tableWider: 32,
+}
+
+const longPattern = 16
+
+// chooseTable returns the kind of the table for a pattern.
+func (p *Pattern) chooseTable() tableKind {
+	n := len(p.Text)
+	switch {
+	case p.step == 4 && n >= blockSizes[tableWider]:
+		return tableWider
+	case p.step == 4 && n > wordSize:
+		return tableWiderShort
+	case p.step == 2 && n >= blockSizes[tableWide]:
+		return tableWide
+	case p.step == 2 && n > wordSize:
+		return tableWideShort
+	case p.thin && n >= blockSizes[tableThin]:
+		return tableThin
+	case n < longPattern:
+		return tableShort
+	}
+	return tableLong
+}
 
 // blockTable finds patterns by probing blocks of the text that are stride bytes apart. It knows stride consecutive
 // blocks of every pattern, one byte apart. So exactly one probe hits each occurrence. This is the skip of Wu and Manber
@@ -24,8 +57,9 @@ const (
 // An attacker who does not know these bytes must guess a whole block at once. Token names are not secret: they have
 // more and shorter blocks.
 type blockTable struct {
-	zeros  bool // each block has NULs
-	block  int  // bytes of a block
+	zeros  bool   // each block has NULs
+	block  int    // bytes of a block
+	mask   uint64 // the bits of a block in a word
 	stride int
 	least  int // the first offset of a pattern's blocks
 	most   int // the last offset
@@ -48,7 +82,8 @@ func newTable(pats []Pattern, list []int32, most int, rest func()) blockTable {
 	if public && shortest < longPattern {
 		most /= 2
 	}
-	t := blockTable{block: min(most, shortest), least: 1 << 30, zeros: pats[list[0]].step > 1 && most > shortBlock}
+	t := blockTable{block: min(most, shortest), least: 1 << 30, zeros: pats[list[0]].step > 1 && most > wordSize}
+	t.mask = ^uint64(0) >> (64 - 8*min(t.block, wordSize))
 	t.stride = shortest - t.block + 1
 	// Only the second half of a secret pattern has blocks. See Threat.
 	if !public {
@@ -90,15 +125,13 @@ func (t *blockTable) blockOffset(length, n int) int { return length - t.block - 
 
 // loadBlock returns the block at buf[p:], or for a long block a hash that is almost certainly unique.
 func (t *blockTable) loadBlock(buf []byte, p int) uint64 {
-	switch t.block {
-	case 32:
-		return load32(buf, p)
-	case 16:
-		return load16(buf, p)
-	case 8:
-		return binary.LittleEndian.Uint64(buf[p:])
-	case 4:
-		return uint64(binary.LittleEndian.Uint32(buf[p:]))
+	switch n := t.block; {
+	case n > 2*wordSize:
+		return load16(buf, p)*0xA0761D6478BD642F ^ load16(buf, p+n-2*wordSize)
+	case n > wordSize:
+		return joinWords(binary.LittleEndian.Uint64(buf[p:]), binary.LittleEndian.Uint64(buf[p+n-wordSize:]))
+	case p+wordSize <= len(buf):
+		return binary.LittleEndian.Uint64(buf[p:]) & t.mask
 	}
 	var b uint64
 	for i := range t.block {
@@ -108,12 +141,10 @@ func (t *blockTable) loadBlock(buf []byte, p int) uint64 {
 }
 
 func load16(buf []byte, p int) uint64 {
-	return binary.LittleEndian.Uint64(buf[p:])*0xD6E8FEB86659FD93 ^ binary.LittleEndian.Uint64(buf[p+8:])
+	return joinWords(binary.LittleEndian.Uint64(buf[p:]), binary.LittleEndian.Uint64(buf[p+wordSize:]))
 }
 
-func load32(buf []byte, p int) uint64 {
-	return load16(buf, p)*0xA0761D6478BD642F ^ load16(buf, p+16)
-}
+func joinWords(first, last uint64) uint64 { return first*0xD6E8FEB86659FD93 ^ last }
 
 // isKnownBlock reports whether a block may be in a pattern.
 func (t *blockTable) isKnownBlock(block uint64) bool {
@@ -138,12 +169,10 @@ func (t *blockTable) findMatches(x *search, next *int, cut int) {
 		switch {
 		case t.zeros:
 			p = t.skipWide(buf, p, last)
-		case t.block == 16:
+		case t.block > wordSize:
 			p = t.skip16(buf, p, last)
-		case t.block == 8:
+		default:
 			p = t.skip8(buf, p, last)
-		case t.block == 4:
-			p = t.skip4(buf, p, last)
 		}
 		if p > last {
 			*next = p
@@ -201,16 +230,16 @@ func (t *blockTable) skip16(buf []byte, p, last int) int {
 	}
 }
 
-// skip8 returns the first probe at or after p, up to last, with a block of 8 bytes that may be known.
+// skip8 returns the first probe at or after p, up to last, with a block of at most 8 bytes that may be known.
 func (t *blockTable) skip8(buf []byte, p, last int) int {
-	filter, shift, stride := t.filter, t.shift, t.stride
+	filter, shift, stride, mask := t.filter, t.shift, t.stride, t.mask
 	for {
-		// The four probes are independent, so the processor does them at once, with one branch.
-		for p+3*stride <= last {
-			h0 := hashKey(binary.LittleEndian.Uint64(buf[p:]), shift)
-			h1 := hashKey(binary.LittleEndian.Uint64(buf[p+stride:]), shift)
-			h2 := hashKey(binary.LittleEndian.Uint64(buf[p+2*stride:]), shift)
-			h3 := hashKey(binary.LittleEndian.Uint64(buf[p+3*stride:]), shift)
+		// The four probes are independent, so the processor does them at once, with one branch. Each loads 8 bytes.
+		for p+3*stride <= min(last, len(buf)-wordSize) {
+			h0 := hashKey(binary.LittleEndian.Uint64(buf[p:])&mask, shift)
+			h1 := hashKey(binary.LittleEndian.Uint64(buf[p+stride:])&mask, shift)
+			h2 := hashKey(binary.LittleEndian.Uint64(buf[p+2*stride:])&mask, shift)
+			h3 := hashKey(binary.LittleEndian.Uint64(buf[p+3*stride:])&mask, shift)
 			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
 			if hit&1 != 0 {
 				break
@@ -218,33 +247,7 @@ func (t *blockTable) skip8(buf []byte, p, last int) int {
 			p += 4 * stride
 		}
 		for end := min(p+3*stride, last); p <= end; p += stride {
-			if t.isKnownBlock(binary.LittleEndian.Uint64(buf[p:])) {
-				return p
-			}
-		}
-		if p > last {
-			return p
-		}
-	}
-}
-
-// skip4 is skip8 for blocks of 4 bytes.
-func (t *blockTable) skip4(buf []byte, p, last int) int {
-	filter, shift, stride := t.filter, t.shift, t.stride
-	for {
-		for p+3*stride <= last {
-			h0 := hashKey(uint64(binary.LittleEndian.Uint32(buf[p:])), shift)
-			h1 := hashKey(uint64(binary.LittleEndian.Uint32(buf[p+stride:])), shift)
-			h2 := hashKey(uint64(binary.LittleEndian.Uint32(buf[p+2*stride:])), shift)
-			h3 := hashKey(uint64(binary.LittleEndian.Uint32(buf[p+3*stride:])), shift)
-			hit := filter[h0>>6]>>(h0&63) | filter[h1>>6]>>(h1&63) | filter[h2>>6]>>(h2&63) | filter[h3>>6]>>(h3&63)
-			if hit&1 != 0 {
-				break
-			}
-			p += 4 * stride
-		}
-		for end := min(p+3*stride, last); p <= end; p += stride {
-			if t.isKnownBlock(uint64(binary.LittleEndian.Uint32(buf[p:]))) {
+			if t.isKnownBlock(t.loadBlock(buf, p)) {
 				return p
 			}
 		}

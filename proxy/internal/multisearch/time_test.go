@@ -21,17 +21,6 @@ func met(s *Set, text string) (n int) {
 			}
 		}
 	}
-	for i := range s.sparse {
-		t := &s.sparse[i]
-		for p := 0; p+(t.n-1)*t.step+1 <= len(buf); p++ {
-			key, ok := t.loadKey(buf, p)
-			for _, pl := range t.at.lookUpKey(key) {
-				if other, _ := t.loadKey([]byte(s.pats[pl.pat].Text), int(pl.off)); ok && other == key {
-					n++
-				}
-			}
-		}
-	}
 	x := search{set: s, buf: buf, cut: len(buf)}
 	for p := range buf {
 		w := x.computeWord(p) & s.esc.spelling.mask

@@ -421,8 +421,8 @@ func (at requestSpot) hintName() string {
 // reportNames reports all names in a text that is not rewritten. code is the reason for the names that the exchange may
 // use.
 func (x *requestRewrite) reportNames(text, code string, at requestSpot) {
-	for _, m := range x.s.names.FindAll(text) {
-		name := x.s.all[m.ID].Name
+	for _, id := range x.s.names.FindAll(text) {
+		name := x.s.all[id].Name
 		if !slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool { return c.Name == name }) {
 			x.report.addSeen(SeenName{name, at.hintName(), CodeOther})
 			continue
