@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 // attackSlow rewrites a body byte by byte, without the search for text that passes at once.
@@ -22,7 +23,7 @@ func attackSlow(x *requestRewrite, kind, text string) (string, error) {
 	w := x.newBodyWriter(k, bad)
 	var out []byte
 	lax := func(ws *nameBuffer, b byte) {
-		if isWord(b) {
+		if multisearch.IsWordByte(b) {
 			out = ws.addByte(out, b)
 		} else {
 			out = append(ws.endPassThrough(out), b)
@@ -32,14 +33,14 @@ func attackSlow(x *requestRewrite, kind, text string) (string, error) {
 	step = func(w bodyWriter, b byte) {
 		switch w := w.(type) {
 		case *sniffer:
-			if w.w == nil {
+			if !w.chosen {
 				if strings.IndexByte(" \t\r\n", b) >= 0 {
 					out = append(out, b)
 					return
 				}
-				w.w = w.chooseWriter(b)
+				w.bodyWriter, w.chosen = w.chooseWriter(b), true
 			}
-			step(w.w, b)
+			step(w.bodyWriter, b)
 		case *jsonWriter:
 			if w.bad != nil {
 				lax(&w.nameBuffer, b)
@@ -53,10 +54,10 @@ func attackSlow(x *requestRewrite, kind, text string) (string, error) {
 			}
 			out = w.writeByte(out, []byte{b})
 		case *textWriter:
-			if isWord(b) {
+			w.size++
+			if multisearch.IsWordByte(b) {
 				out = w.addByte(out, b)
 			} else {
-				w.only = false
 				out = append(w.swapRun(out, requestSpot{catalog.SurfaceBody, w.field, false}, w.coded), b)
 			}
 		case *xmlWriter:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 // formWriter swaps in the values of key=value pairs, in a query or a body. The only separator is the ampersand.
@@ -76,7 +77,7 @@ func (w *formWriter) pushText(dst, src []byte) []byte {
 			}
 			w.handleEvent(e)
 		}
-		w.long = isWord(src[at-1])
+		w.long = multisearch.IsWordByte(src[at-1])
 	}
 	return w.passThrough(append(dst, src[from:at]...), src[at:])
 }
@@ -85,7 +86,7 @@ func (w *formWriter) pushText(dst, src []byte) []byte {
 func (w *formWriter) writeByte(dst, src []byte) []byte {
 	b, isValue, inEscape, begin := src[0], w.scan.isValue, w.scan.left > 0, w.scan.begin
 	_, e := w.scan.scan(src)
-	if inEscape && !isHexDigit(b) { // not an escape
+	if inEscape && multisearch.ParseHexDigit(b) < 0 { // not an escape
 		inEscape = false
 		dst = append(w.endRun(dst, isValue, false), w.escape...)
 		w.escape = w.escape[:0]
@@ -98,7 +99,7 @@ func (w *formWriter) writeByte(dst, src []byte) []byte {
 		return dst
 	case inEscape:
 		// An escaped letter continues the word for the server, so the run is not a token name on its own.
-		if isWord(w.scan.char) {
+		if multisearch.IsWordByte(w.scan.char) {
 			dst = w.releaseRun(dst)
 		} else {
 			dst = w.endRun(dst, isValue, false)
@@ -106,7 +107,7 @@ func (w *formWriter) writeByte(dst, src []byte) []byte {
 		dst = append(append(dst, w.escape...), b)
 		w.escape = w.escape[:0]
 		return dst
-	case isWord(b):
+	case multisearch.IsWordByte(b):
 		return w.addByte(dst, b)
 	}
 	isWhole := b == '&' && w.scan.offset-begin == len(w.word)+len("&")

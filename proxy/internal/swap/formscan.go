@@ -1,6 +1,10 @@
 package swap
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
+)
 
 // formScanner follows key=value pairs, in pieces of any size. The only separator is the ampersand.
 type formScanner struct {
@@ -32,9 +36,9 @@ func (s *formScanner) scan(p []byte) (n int, e formEvent) {
 	for n < len(p) && e == 0 {
 		b := p[n]
 		if s.left > 0 {
-			switch {
-			case isHexDigit(b):
-				s.char, s.left = s.char<<4|decodeHexDigit(b), s.left-1
+			switch digit := multisearch.ParseHexDigit(b); {
+			case digit >= 0:
+				s.char, s.left = s.char<<4|byte(digit), s.left-1
 				n++
 				continue
 			case !s.lenient:
@@ -104,7 +108,7 @@ func (s *formScanner) endKey(text []byte) formEvent {
 // JSON or XML, line breaks and other separators may not.
 var formStops = func() (t [256]byte) {
 	for i := range t {
-		if b := byte(i); !isWord(b) && strings.IndexByte("*-.+~!$(),:/?@[]|^", b) < 0 {
+		if b := byte(i); !multisearch.IsWordByte(b) && strings.IndexByte("*-.+~!$(),:/?@[]|^", b) < 0 {
 			t[i] = 1
 		}
 	}
@@ -125,15 +129,4 @@ func countPlain(text []byte) int {
 		n++
 	}
 	return n
-}
-
-func isHexDigit(b byte) bool {
-	return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'f'
-}
-
-func decodeHexDigit(b byte) byte {
-	if b <= '9' {
-		return b - '0'
-	}
-	return b | 0x20 - 'a' + 10
 }

@@ -113,7 +113,7 @@ func (w *jsonWriter) pushText(dst, src []byte) []byte {
 			}
 			w.handleEvent(e)
 		}
-		w.long = w.scan.IsInText() && isWord(src[at-1])
+		w.long = w.scan.IsInText() && multisearch.IsWordByte(src[at-1])
 	}
 	return w.passThrough(append(dst, src[from:at]...), src[at:])
 }
@@ -130,7 +130,7 @@ func (w *jsonWriter) writeByte(dst, src []byte) []byte {
 		return dst
 	case inEscape:
 		// An escaped letter continues the word for the server, so the run is not a token name on its own.
-		if r := w.scan.Escaped(); r < utf8.RuneSelf && isWord(byte(r)) {
+		if r := w.scan.Escaped(); r < utf8.RuneSelf && multisearch.IsWordByte(byte(r)) {
 			dst = w.releaseRun(dst)
 		} else {
 			dst = w.endRun(dst, false)
@@ -138,7 +138,7 @@ func (w *jsonWriter) writeByte(dst, src []byte) []byte {
 		dst = append(append(dst, w.escape...), b)
 		w.escape = w.escape[:0]
 		return dst
-	case inText && inString && isWord(b):
+	case inText && inString && multisearch.IsWordByte(b):
 		return w.addByte(dst, b)
 	case inText:
 		isWhole := !inString && w.scan.Offset()-w.scan.StringOffset() == len(w.word)+len(`"`)

@@ -99,7 +99,7 @@ func (x *requestRewrite) newBodyWriter(k bodySyntax, bad *Ambiguity) bodyWriter 
 	case bad != nil:
 		return &refuser{nameBuffer{x: x, bad: bad}}
 	case k == kindText || k == kindNone:
-		return &sniffer{x: x, kind: k}
+		return &sniffer{bodyWriter: x.newWriter(kindRaw), x: x, kind: k}
 	}
 	return x.newWriter(k)
 }
@@ -121,33 +121,34 @@ func (x *requestRewrite) newWriter(k bodySyntax) bodyWriter {
 	case kindForm:
 		return newFormWriter(x, catalog.SurfaceBody)
 	case kindXML:
-		return &xmlWriter{textWriter: textWriter{nameBuffer: nameBuffer{x: x}, coded: escapeXML, only: true}}
+		return &xmlWriter{textWriter: textWriter{nameBuffer: nameBuffer{x: x}, coded: escapeXML}}
 	}
-	return &textWriter{nameBuffer: nameBuffer{x: x}, only: true}
+	return &textWriter{nameBuffer: nameBuffer{x: x}}
 }
 
-// sniffer chooses a kind by the first byte that is not white space.
+// sniffer chooses a kind by the first byte that is not white space. It begins with the writer of plain text.
 type sniffer struct {
-	x    *requestRewrite
-	kind bodySyntax
-	w    bodyWriter
+	bodyWriter
+	x      *requestRewrite
+	kind   bodySyntax
+	chosen bool
 }
 
 func (s *sniffer) pushText(dst, src []byte) []byte {
-	if s.w == nil {
+	if !s.chosen {
 		head := bytes.TrimLeft(src, " \t\r\n")
 		if len(head) == 0 {
 			return append(dst, src...)
 		}
-		s.w = s.chooseWriter(head[0])
+		s.bodyWriter, s.chosen = s.chooseWriter(head[0]), true
 	}
-	return s.w.pushText(dst, src)
+	return s.bodyWriter.pushText(dst, src)
 }
 
 func (s *sniffer) chooseWriter(first byte) bodyWriter {
 	// Other JSON values have no fields, so they may be treated as text.
 	if first != '{' && first != '[' {
-		return s.x.newWriter(kindRaw)
+		return s.bodyWriter
 	}
 	w := newJSONWriter(s.x, false)
 	w.guessed = true
@@ -156,22 +157,6 @@ func (s *sniffer) chooseWriter(first byte) bodyWriter {
 	}
 	return w
 }
-
-func (s *sniffer) finishText(dst []byte) []byte {
-	if s.w == nil {
-		return dst
-	}
-	return s.w.finishText(dst)
-}
-
-func (s *sniffer) findFault() error {
-	if s.w == nil {
-		return nil
-	}
-	return s.w.findFault()
-}
-
-func (s *sniffer) isHolding() bool { return s.w != nil && s.w.isHolding() }
 
 // refuser passes on a body that is ambiguous from the start. It fails at the first name that is declared for bodies.
 type refuser struct{ nameBuffer }

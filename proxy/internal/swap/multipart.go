@@ -72,5 +72,5 @@ func (f *multipartFields) openField(p *formdata.Part, content io.Reader) (io.Rea
 	}
 	// The part leaves without a type, so that every server reads it as text.
 	p.Type = formdata.Type{}
-	return &rewriteReader{src: content, w: &textWriter{nameBuffer: nameBuffer{x: f.x}, field: p.Name, only: true}}, nil
+	return &rewriteReader{src: content, w: &textWriter{nameBuffer: nameBuffer{x: f.x}, field: p.Name}}, nil
 }

@@ -1,6 +1,10 @@
 package swap
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
+)
 
 // Most of a body has no token names and passes unchanged. The writers find such text with a nameScan, and pass it at
 // once. A body that arrives byte by byte has the same result.
@@ -84,7 +88,7 @@ const maxRun = 2 * maxName
 // scanNames starts a nameScan of a text.
 func (w *nameBuffer) scanNames(text []byte) nameScan {
 	end := len(text)
-	for end > 0 && len(text)-end <= maxRun && isWord(text[end-1]) {
+	for end > 0 && len(text)-end <= maxRun && multisearch.IsWordByte(text[end-1]) {
 		end--
 	}
 	// A longer run cannot end in a name.
@@ -137,7 +141,7 @@ func (s *nameScan) isNameAt(from, to int) bool {
 
 var wordBytes = func() (t [256]bool) {
 	for i := range t {
-		t[i] = isWord(byte(i))
+		t[i] = multisearch.IsWordByte(byte(i))
 	}
 	return t
 }()
@@ -147,6 +151,6 @@ func (w *nameBuffer) passPlain(text []byte) int {
 	if len(w.word) > 0 || len(w.escape) > 0 || len(text) == 0 {
 		return 0
 	}
-	w.long = isWord(text[len(text)-1])
+	w.long = multisearch.IsWordByte(text[len(text)-1])
 	return len(text)
 }

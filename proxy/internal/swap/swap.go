@@ -122,6 +122,21 @@ func (r *Report) addSeen(s SeenName) {
 	}
 }
 
+// AddReport adds the swaps and the seen names of another report, each once.
+func (r *Report) AddReport(o *Report) {
+	for _, s := range o.Seen() {
+		r.addSeen(s)
+	}
+	more := o.Swapped()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range more {
+		if !slices.Contains(r.swapped, s) {
+			r.swapped = append(r.swapped, s)
+		}
+	}
+}
+
 // surfaceUse is a token name on a surface of its credential.
 type surfaceUse struct {
 	name    string
@@ -268,7 +283,7 @@ func (s *Swapper) SwapMessage(data string, text bool, o Options) (string, *Repor
 	if !text || !s.parts.Contains(data) {
 		return data, x.report, nil
 	}
-	w := &sniffer{x: x, kind: kindText}
+	w := x.newBodyWriter(kindText, nil)
 	out := w.finishText(w.pushText(nil, []byte(data)))
 	if err := w.findFault(); err != nil {
 		return "", x.report, err

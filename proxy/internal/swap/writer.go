@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/multisearch"
 )
 
 // nameBuffer holds back a run of letters, digits and underscores, up to the length of a name, until it sees the end of
@@ -49,16 +50,21 @@ func (w *nameBuffer) stopSwapping(why *Ambiguity) {
 
 // passThrough passes text on unchanged, and searches it for names.
 func (w *nameBuffer) passThrough(dst, src []byte) []byte {
+	return w.scanRuns(dst, src, w.endPassThrough)
+}
+
+// scanRuns passes text on, and ends each run that may be a name with endRun.
+func (w *nameBuffer) scanRuns(dst, src []byte, endRun func(dst []byte) []byte) []byte {
 	s := w.scanNames(src)
 	for at := 0; at < len(src); {
 		if n := w.passPlain(src[at:s.plainUntil(at)]); n > 0 {
 			dst, at = append(dst, src[at:at+n]...), at+n
 			continue
 		}
-		if b := src[at]; isWord(b) {
+		if b := src[at]; multisearch.IsWordByte(b) {
 			dst = w.addByte(dst, b)
 		} else {
-			dst = append(w.endPassThrough(dst), b)
+			dst = append(endRun(dst), b)
 		}
 		at++
 	}
@@ -147,40 +153,23 @@ func (w *nameBuffer) endKeyRun(dst []byte, at requestSpot) []byte {
 	return append(dst, word...)
 }
 
-// isWord reports whether a byte may be part of a name. Such a byte next to a name makes it a longer word.
-func isWord(b byte) bool {
-	return 'a' <= b|0x20 && b|0x20 <= 'z' || '0' <= b && b <= '9' || b == '_'
-}
-
 // textWriter swaps in plain text. field is the name of the multipart part, if any.
 type textWriter struct {
 	nameBuffer
 	field string
 	coded func(string) string // escapes a value; nil writes it unchanged
-	only  bool                // the text so far is a single run
+	size  int                 // the length of the text so far
 }
 
 func (w *textWriter) pushText(dst, src []byte) []byte {
-	s := w.scanNames(src)
-	for at := 0; at < len(src); {
-		if n := w.passPlain(src[at:s.plainUntil(at)]); n > 0 {
-			dst, at = append(dst, src[at:at+n]...), at+n
-			w.only = false
-			continue
-		}
-		if b := src[at]; isWord(b) {
-			dst = w.addByte(dst, b)
-		} else {
-			w.only = false
-			dst = append(w.swapRun(dst, requestSpot{catalog.SurfaceBody, w.field, false}, w.coded), b)
-		}
-		at++
-	}
-	return dst
+	w.size += len(src)
+	return w.scanRuns(dst, src, func(dst []byte) []byte {
+		return w.swapRun(dst, requestSpot{catalog.SurfaceBody, w.field, false}, w.coded)
+	})
 }
 
 func (w *textWriter) finishText(dst []byte) []byte {
-	return w.swapRun(dst, requestSpot{catalog.SurfaceBody, w.field, w.only}, w.coded)
+	return w.swapRun(dst, requestSpot{catalog.SurfaceBody, w.field, w.size == len(w.word)}, w.coded)
 }
 
 // isHolding implements writer: text cannot turn out to be ambiguous.

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,11 +72,12 @@ func DropExtensions(h http.Header) { h.Del("Sec-Websocket-Extensions") }
 // HasNoExtensions reports whether an upstream's 101 response uses no extension, as required after DropExtensions.
 func HasNoExtensions(h http.Header) bool { return len(h.Values("Sec-Websocket-Extensions")) == 0 }
 
-// Report counts the changes to messages. It may be read at any time.
+// Report counts the changes to messages. Its swap.Report has the swaps and the seen names of all messages. It may be
+// read at any time.
 type Report struct {
+	swap.Report
+
 	mu                 sync.Mutex
-	swapped            []swap.Swap
-	seen               []swap.SeenName
 	scrubbed, redacted int
 	up, down           int64
 }
@@ -89,37 +89,13 @@ func (r *Report) Counts() (scrubbed, redacted int, up, down int64) {
 	return r.scrubbed, r.redacted, r.up, r.down
 }
 
-// Swapped lists each swap once.
-func (r *Report) Swapped() []swap.Swap {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.swapped)
-}
-
-// Seen lists each name that was seen and not swapped, once.
-func (r *Report) Seen() []swap.SeenName {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.seen)
-}
-
 // addMessage records the changes to one client message.
 func (r *Report) addMessage(s *swap.Report, redacted, size int) {
+	r.AddReport(s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.redacted += redacted
 	r.up += int64(size)
-	for _, x := range s.Swapped() {
-		if !slices.Contains(r.swapped, x) {
-			r.swapped = append(r.swapped, x)
-		}
-	}
-	// A connection may carry any number of messages, so the list has a bound.
-	for _, x := range s.Seen() {
-		if !slices.Contains(r.seen, x) && len(r.seen) < 64 {
-			r.seen = append(r.seen, x)
-		}
-	}
 }
 
 func (r *Report) addPiece(n int) {
