@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/budget"
 )
 
@@ -93,6 +92,5 @@ func refuseLimit(a *catalog.API, q Request, wait time.Duration) Verdict {
 		v.RetryAfter = strconv.FormatInt(seconds, 10)
 		when = fmt.Sprintf(" It permits this one in %d s.", seconds)
 	}
-	text := " It is: " + a.Limits.String() + "." + when
-	return v.withHint(readertext.Text{Model: v.Refusal.Hint + text, Person: v.Refusal.Person + text})
+	return v.extendHint("", " It is: "+a.Limits.String()+"."+when)
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/readertext"
 )
 
 // otherPaths are parts of the names of headers with the path of a second object.
@@ -59,8 +58,7 @@ func checkOperation(method string, q Request, holders []*catalog.API) (Verdict, 
 		}
 		v := buildRefusal(CodeOperationUnknown, q.Host, a.Name)
 		if near := a.Only.NearestOperation(m, q.Path); near != "" {
-			near = " The nearest is " + near + "."
-			v = v.withHint(readertext.Text{Model: v.Refusal.Hint + near, Person: v.Refusal.Person + near})
+			v = v.extendHint("", " The nearest is "+near+".")
 		}
 		return v, false
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
@@ -107,6 +108,17 @@ type Run interface {
 	Kind() Kind
 }
 
+// Kind is the kind of client that asks. KindNone may reach no host.
+type Kind uint8
+
+// The kinds of clients in a slot.
+const (
+	KindNone    Kind = iota
+	KindRun          // code: the hosts of the run's APIs, and the tools of APIs that are MCP servers
+	KindServer       // an MCP server: the hosts of the server's API
+	KindInstall      // the installation of a server's package: the package registry
+)
+
 // Rules holds the rules for every request until the next reload.
 type Rules struct {
 	Catalog *catalog.Catalog
@@ -147,8 +159,7 @@ func (r Rules) Decide(run Run, q Request) Verdict {
 	v := r.decideFor(run, q, holders)
 	if q.Upgrade != "" && slices.Contains([]string{CodeMethodRestricted, CodeOperationUnknown, CodeRuleRefused},
 		v.Refusal.Code) {
-		const needs = " A WebSocket needs GET and POST."
-		v = v.withHint(readertext.Text{Model: v.Refusal.Hint + needs, Person: v.Refusal.Person + needs})
+		v = v.extendHint("", " A WebSocket needs GET and POST.")
 	}
 	other := func(api string) bool { return !run.CanUse(api) }
 	if v.Hold != nil && run.IsClosed() && slices.ContainsFunc(v.Hold.apis, other) {
@@ -247,6 +258,23 @@ func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
 	return Verdict{Allow: true, APIs: mine}
 }
 
+// checkKind refuses the proxy's internal hosts. For an MCP server it also refuses the hosts of other APIs, without
+// naming these APIs.
+func (r Rules) checkKind(run Run, h catalog.Host, holders []*catalog.API) (Verdict, bool) {
+	mine := func(a *catalog.API) bool { return run.CanUse(a.Name) }
+	//defence:server-hosts permits
+	included := slices.ContainsFunc(holders, mine)
+	switch kind := run.Kind(); {
+	case catalog.IsOwnHost(h):
+		return buildRefusal(CodeHostUnknown, h, ""), false
+	case kind == KindRun, kind == KindServer && included:
+		return Verdict{}, true
+	case kind == KindServer:
+		return buildRefusal(CodeHostNotServers, h, ""), false
+	}
+	return buildRefusal(CodeNoPolicy, h, ""), false
+}
+
 // listReachable returns the APIs that open a host to the run. The host of a remote MCP server is not open to code.
 func listReachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.ServerHost == h.String() }
@@ -266,9 +294,7 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 		return Verdict{}, true
 	}
 	if at := r.Catalog.OtherPorts(h); len(at) > 0 {
-		v := buildRefusal(CodePortUnknown, h, "")
-		has := "The catalog has " + joinPatterns(at) + ". "
-		return v.withHint(readertext.Text{Model: has + v.Refusal.Hint, Person: has + v.Refusal.Person}), false
+		return buildRefusal(CodePortUnknown, h, "").extendHint("The catalog has "+joinPatterns(at)+". ", ""), false
 	}
 	switch {
 	// YOLO must not open the host of an API that the user has switched off.
@@ -279,8 +305,7 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 	}
 	v := buildRefusal(CodeHostUnknown, h, "")
 	if near := r.Catalog.NearestHost(h); near != "" {
-		meant := " The nearest host in the catalog is " + near + "."
-		v = v.withHint(readertext.Text{Model: v.Refusal.Hint + meant, Person: v.Refusal.Person + meant})
+		v = v.extendHint("", " The nearest host in the catalog is "+near+".")
 	}
 	return v, false
 }
@@ -318,12 +343,5 @@ func joinPatterns(list []catalog.HostPattern) string {
 }
 
 func joinNames(apis []*catalog.API) string {
-	out := ""
-	for i, a := range apis {
-		if i > 0 {
-			out += ", "
-		}
-		out += a.Name
-	}
-	return out
+	return strings.Join(convert.Each(apis, func(a *catalog.API) string { return a.Name }), ", ")
 }

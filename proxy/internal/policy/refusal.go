@@ -146,12 +146,16 @@ func Refuse(code string, h catalog.Host, apis []*catalog.API) Verdict {
 	return buildRefusal(code, h, joinNames(apis))
 }
 
-func buildRefusal(code string, h catalog.Host, apis string) Verdict {
+// buildRefusal returns the verdict for a code. values are further pairs of a mark in its text and the mark's value.
+func buildRefusal(code string, h catalog.Host, apis string, values ...string) Verdict {
 	s, ok := refusals[code]
 	if !ok {
 		code, s = CodeNoPolicy, refusals[CodeNoPolicy]
 	}
-	hint := readertext.NewText(s.hint, "%API", apis, "%HOST", h.String())
+	if len(values) > 0 {
+		s.error = strings.NewReplacer(values...).Replace(s.error)
+	}
+	hint := readertext.NewText(s.hint, append(values, "%API", apis, "%HOST", h.String())...)
 	if !strings.Contains(s.hint, "%API") {
 		apis = ""
 	}
@@ -172,10 +176,7 @@ func newUnread(h catalog.Host) Verdict {
 // RefuseCredential returns the verdict for a request without its credential, which could not be obtained. name is the
 // token name.
 func RefuseCredential(code, name string, h catalog.Host) Verdict {
-	v := buildRefusal(code, h, "")
-	fill := strings.NewReplacer("%NAME", name).Replace
-	v.Refusal.Error = fill(v.Refusal.Error)
-	return v.withHint(readertext.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
+	return buildRefusal(code, h, "", "%NAME", name)
 }
 
 // RefuseOverride returns the verdict for an error of BodyOverrides, or of reading the body that it wrapped.
@@ -198,14 +199,12 @@ func RefuseOverride(err error, h catalog.Host, apis []*catalog.API) Verdict {
 // RefuseUnanswered returns the verdict for a request that still waits for a decision. id is its id for codeforge
 // approve.
 func RefuseUnanswered(id string, h catalog.Host, apis []*catalog.API) Verdict {
-	v := Refuse(CodeApprovalTimeout, h, apis)
-	fill := strings.NewReplacer("%ID", id).Replace
-	return v.withHint(readertext.Text{Model: fill(v.Refusal.Hint), Person: fill(v.Refusal.Person)})
+	return buildRefusal(CodeApprovalTimeout, h, joinNames(apis), "%ID", id)
 }
 
 // RefusePlanned returns the verdict for a request that depends on an answer which no step of the plan has.
 func RefusePlanned(sentence string, h catalog.Host, apis []*catalog.API) Verdict {
-	return Refuse(CodePlanEnded, h, apis).withHint(readertext.NewText("%SENTENCE", "%SENTENCE", sentence))
+	return buildRefusal(CodePlanEnded, h, joinNames(apis), "%SENTENCE", sentence)
 }
 
 // withHint replaces the hint of a refusal.
@@ -214,11 +213,16 @@ func (v Verdict) withHint(hint readertext.Text) Verdict {
 	return v
 }
 
+// extendHint adds text before and after the hint of a refusal.
+func (v Verdict) extendHint(before, after string) Verdict {
+	v.Refusal.Hint, v.Refusal.Person = before+v.Refusal.Hint+after, before+v.Refusal.Person+after
+	return v
+}
+
 // RefuseAmbiguous returns the verdict for a request that servers read in different ways. The reason must be a constant
 // sentence.
 func RefuseAmbiguous(reason string, h catalog.Host) Verdict {
-	v := buildRefusal(CodeAmbiguous, h, "")
-	return v.withHint(readertext.Text{Model: reason + " " + v.Refusal.Hint, Person: reason + " " + v.Refusal.Person})
+	return buildRefusal(CodeAmbiguous, h, "").extendHint(reason+" ", "")
 }
 
 // NewHint returns the refusal as an entry of the receipt.

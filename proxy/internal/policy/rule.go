@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/readertext"
 )
 
 // checkRules judges a request by the rules of every API that holds the host. It refuses a request if a rule cannot
@@ -77,8 +76,7 @@ func HasOnlyQueries(q Request, holders []*catalog.API) bool {
 func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request) Verdict {
 	v := buildRefusal(CodeRuleRefused, q.Host, api)
 	if rule != nil {
-		why := " It is refused by: " + rule.String() + "."
-		return v.withHint(readertext.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
+		return v.extendHint("", " It is refused by: "+rule.String()+".")
 	}
 	var allowed []string
 	for _, r := range rules {
@@ -86,8 +84,7 @@ func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request)
 			allowed = append(allowed, strings.TrimPrefix(r.String(), "allow "))
 		}
 	}
-	why := " It permits: " + strings.Join(allowed, "; ") + "."
-	return v.withHint(readertext.Text{Model: v.Refusal.Hint + why, Person: v.Refusal.Person + why})
+	return v.extendHint("", " It permits: "+strings.Join(allowed, "; ")+".")
 }
 
 // maxNamed is how many rules a refusal names.
