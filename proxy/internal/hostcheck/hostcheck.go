@@ -9,8 +9,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
@@ -30,11 +31,6 @@ type Checker struct {
 	UserAgent string
 }
 
-// checkOwner owns the connections of one check.
-type checkOwner struct{ ctx context.Context }
-
-func (o *checkOwner) Context() context.Context { return o.ctx }
-
 // checkTarget is a host to check, and its API.
 type checkTarget struct {
 	api  *catalog.API
@@ -49,16 +45,12 @@ func (c *Checker) CheckHosts(ctx context.Context) []proxyapi.HostCheck {
 	defer cancel()
 	list := listTargets(c.Catalog())
 	out := make([]proxyapi.HostCheck, len(list))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, concurrent)
+	var g errgroup.Group
+	g.SetLimit(concurrent)
 	for i, t := range list {
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			out[i] = c.checkHost(ctx, t)
-		})
+		g.Go(func() error { out[i] = c.checkHost(ctx, t); return nil })
 	}
-	wg.Wait()
+	_ = g.Wait()
 	return out
 }
 
@@ -78,11 +70,7 @@ func listTargets(cat *catalog.Catalog) (out []checkTarget) {
 			add(a, a.Scheme(h), h.String())
 		}
 		for _, cr := range a.Credentials { // without its token server, a credential expires
-			// The client certificate is only for the API's hosts. Connections are shared by the name of the API, so another name
-			// keeps this check off a connection with the certificate.
-			server := *a
-			server.Name, server.ClientCert = a.Name+" without its certificate", nil
-			add(&server, "https", cr.MintHost())
+			add(upstream.WithoutCertificate(a), "https", cr.MintHost())
 		}
 	}
 	return out
@@ -96,7 +84,7 @@ func (c *Checker) checkHost(ctx context.Context, t checkTarget) proxyapi.HostChe
 		Method: http.MethodHead, URL: t.url, Host: t.host, Header: http.Header{"User-Agent": {c.UserAgent}},
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
-	w := upstream.Want{APIs: []*catalog.API{t.api}, Version: "reach", Owner: &checkOwner{ctx}}
+	w := upstream.Want{APIs: []*catalog.API{t.api}, Version: "reach", Owner: upstream.NewOwner(ctx)}
 	began := time.Now()
 	err := c.Pool.CheckTarget(ctx, w, t.url)
 	var resp *http.Response

@@ -123,9 +123,8 @@ func (f Failure) hintRefused() string {
 
 // hintUnreachable returns the hint for an address that does not accept a connection.
 func (f Failure) hintUnreachable() string {
-	var e *dialError
 	switch {
-	case !errors.As(f.Cause, &e):
+	case !hasCause[*dialError](f.Cause):
 		return "The proxy that requests leave through does not accept connections. {Tell the user to check|Check} " +
 			"UPSTREAM_PROXY."
 	case f.API == "":
@@ -140,8 +139,7 @@ func (f Failure) hintUnreachable() string {
 
 // hintLate returns the hint for a host that took too long.
 func (f Failure) hintLate() string {
-	var e *dialError
-	if errors.As(f.Cause, &e) && f.API != "" {
+	if hasCause[*dialError](f.Cause) && f.API != "" {
 		return "%HOST resolves to %ADDR, which did not accept a connection within " + dialTime.String() + ": its service " +
 			"is down, or a firewall is in between. {Tell the user to check|Check} that."
 	}
@@ -151,20 +149,17 @@ func (f Failure) hintLate() string {
 
 // hintUnverified returns the hint for a certificate that is not accepted.
 func (f Failure) hintUnverified() string {
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var record tls.RecordHeaderError
+	invalid, isInvalid := errors.AsType[x509.CertificateInvalidError](f.Cause)
 	switch {
-	case errors.As(f.Cause, &unknown):
+	case hasCause[x509.UnknownAuthorityError](f.Cause):
 		return "Not sent: no known authority has signed the certificate of %HOST. {The user can name|Name} its " +
 			"authority in \"ca_file\"{ of the API| of apis/%API/config.json}, or in UPSTREAM_CA_FILE for all APIs."
-	case errors.As(f.Cause, &name):
+	case hasCause[x509.HostnameError](f.Cause):
 		return "Not sent: the certificate is for other names than %HOST. {Tell the user to check|Check} the host."
-	case errors.As(f.Cause, &invalid) && invalid.Reason == x509.Expired:
+	case isInvalid && invalid.Reason == x509.Expired:
 		return "Not sent: the certificate of %HOST has expired or is not valid yet. {Tell the user to check|Check} " +
 			"it, and the clock of the machine that CodeForge runs on."
-	case errors.As(f.Cause, &record):
+	case hasCause[tls.RecordHeaderError](f.Cause):
 		return "Not sent: %HOST does not speak TLS on its https port. {If list_apis shows allow_http for its API, " +
 			"use http://. Otherwise tell the user to check the host|If the service has no certificate, set " +
 			"\"allow_http\": true in apis/%API/config.json and use http://. Otherwise check the host}."
@@ -233,6 +228,12 @@ var localErrors = []struct {
 		"the host." + awaitFewer},
 }
 
+// hasCause reports whether an error or one of its causes has a type.
+func hasCause[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
 // StatusFor returns the HTTP status for a code.
 func StatusFor(code string) int {
 	switch code {
@@ -248,12 +249,6 @@ func StatusFor(code string) int {
 // ClassifyError returns the code for an error of a round trip.
 func ClassifyError(err error) string {
 	var timeout net.Error
-	var unknown x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var verify *tls.CertificateVerificationError
-	var alert tls.AlertError
-	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, dialguard.ErrRefused):
 		return CodeAddress
@@ -262,8 +257,9 @@ func ClassifyError(err error) string {
 		return CodeExhausted
 	case errors.Is(err, errResolve):
 		return CodeResolve
-	case errors.As(err, &verify), errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid),
-		errors.As(err, &alert), errors.As(err, &record):
+	case hasCause[*tls.CertificateVerificationError](err), hasCause[x509.UnknownAuthorityError](err),
+		hasCause[x509.HostnameError](err), hasCause[x509.CertificateInvalidError](err), hasCause[tls.AlertError](err),
+		hasCause[tls.RecordHeaderError](err):
 		return CodeTLS
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return CodeTimeout

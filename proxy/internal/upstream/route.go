@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"maps"
@@ -146,14 +145,6 @@ func (p *Pool) chooseProtocol(req *http.Request, w Want) connKind {
 		return kindHTTP1
 	}
 	return kindEither
-}
-
-// checkProtocol is called after every TLS handshake. It rejects an HTTP/1 connection that several owners would share.
-func checkProtocol(k connKind, s tls.ConnectionState) error {
-	if k == kindSharedHTTP2 && s.NegotiatedProtocol != "h2" {
-		return errNotHTTP2
-	}
-	return nil
 }
 
 func (p *Pool) learnProtocol(host string, what hostProtocol) {

@@ -295,11 +295,11 @@ func TestOwners(t *testing.T) {
 	if err := send(t, p, w, nil, "GET", ""); !errors.Is(err, errNoOwner) {
 		t.Errorf("a request of nobody: %v", err)
 	}
-	for i := range maxOwned + 10 {
+	for i := range maxPools + 10 {
 		w.Version, w.Owner = strings.Repeat("v", i), two
 		p.getTransport(w, kindHTTP1)
 	}
-	if n := len(p.owned[two]); n > maxOwned {
+	if n := len(p.owned[two]); n > maxPools {
 		t.Errorf("one owner has %d pools", n)
 	}
 	for i := range maxHosts + 10 {

@@ -33,8 +33,7 @@ const (
 	idleTime      = 90 * time.Second
 	idlePerHost   = 64
 	maxHead       = 256 << 10 // bytes of a response's head
-	maxPools      = 256       // HTTP/2 pools; the oldest is dropped first
-	maxOwned      = 64        // pools of one owner
+	maxPools      = 256       // transports of one owner, and those that all owners share
 	maxSessions   = 64        // TLS sessions of one pool
 	maxHosts      = 4096      // hosts whose protocol is remembered
 	streamWindow  = 512 << 10 // unread bytes of a response over HTTP/2
@@ -66,9 +65,7 @@ type Pool struct {
 	roots *x509.CertPool
 
 	mu       sync.Mutex
-	pools    map[string]*http.Transport // for HTTP/2, by appendKey
-	order    []string
-	owned    map[Owner]map[string]*http.Transport // by appendKey
+	owned    map[Owner]map[string]*http.Transport // by appendKey; all owners share those of nil
 	sessions map[string]tls.ClientSessionCache    // by appendKey
 	speaks   map[string]hostProtocol              // by host, with its port if it has one
 	asked    time.Time                            // the time of the last request for a transport
@@ -98,7 +95,6 @@ func New(c Config) (*Pool, error) {
 
 // clearMaps empties the maps. The caller holds mu, or is the only user.
 func (p *Pool) clearMaps() {
-	p.pools, p.order = map[string]*http.Transport{}, nil
 	p.owned, p.sessions = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}
 	p.speaks = map[string]hostProtocol{}
 }
@@ -113,6 +109,24 @@ func makeAbsolute(host string) string {
 
 // Owner is the only user of its HTTP/1 connections. When its context ends, its idle connections are closed.
 type Owner interface{ Context() context.Context }
+
+// ContextOwner is an Owner for requests that belong to no run.
+type ContextOwner struct{ ctx context.Context }
+
+// NewOwner returns an Owner whose connections are closed when a context ends.
+func NewOwner(ctx context.Context) *ContextOwner { return &ContextOwner{ctx} }
+
+// Context implements Owner.
+func (o *ContextOwner) Context() context.Context { return o.ctx }
+
+// WithoutCertificate returns an API for a server that is not one of its hosts, such as its token server: the client
+// certificate is only for its hosts.
+func WithoutCertificate(a *catalog.API) *catalog.API {
+	other := *a
+	// Connections are shared by name, so the copy needs another name.
+	other.Name, other.ClientCert = a.Name+" without its certificate", nil
+	return &other
+}
 
 // Want describes the connection for a request.
 type Want struct {
@@ -144,34 +158,27 @@ func (p *Pool) getTransport(w Want, k connKind) *http.Transport {
 	defer p.mu.Unlock()
 	// Before the lookup: a transport from before the sleep must not be returned.
 	p.retireAfterSleep()
-	pools := p.pools
-	if !k.isShared() {
+	var pools map[string]*http.Transport
+	if k.isShared() {
+		pools = p.ownerTransports(nil)
+	} else {
 		//defence:run-connections instead p.ownerTransports(nil)
 		pools = p.ownerTransports(w.Owner)
 	}
-	if t := pools[string(text)]; t != nil {
-		return t
-	}
-	t, key := p.newTransport(k, r, p.sessionCache(string(text[1:]))), string(text)
-	pools[key] = t
-	if !k.isShared() {
-		return t
-	}
-	p.order = append(p.order, key)
-	// A new version of the catalog makes new keys; old pools would stay forever.
-	if len(p.order) > maxPools {
-		p.pools[p.order[0]].CloseIdleConnections()
-		delete(p.pools, p.order[0])
-		p.order = p.order[1:]
+	t := pools[string(text)]
+	if t == nil {
+		t = p.newTransport(k, r, p.sessionCache(string(text[1:])))
+		pools[string(text)] = t
 	}
 	return t
 }
 
-// ownerTransports returns the transports of an owner, which are kept until its context ends. The caller holds mu.
+// ownerTransports returns the transports of an owner, which are kept until its context ends. Nil means those that all
+// owners share. The caller holds mu.
 func (p *Pool) ownerTransports(o Owner) map[string]*http.Transport {
 	pools := p.owned[o]
 	// An owner with that many sets of APIs starts over: its memory stays bounded.
-	if len(pools) >= maxOwned {
+	if len(pools) >= maxPools {
 		closeIdle(pools)
 		clear(pools)
 	}
@@ -235,7 +242,6 @@ func (p *Pool) retireAfterSleep() {
 
 // retireLocked is RetireAll for a caller that holds mu.
 func (p *Pool) retireLocked() {
-	closeIdle(p.pools)
 	for _, pools := range p.owned {
 		closeIdle(pools)
 	}
@@ -264,7 +270,13 @@ func (p *Pool) newTransport(k connKind, r connRules, sessions tls.ClientSessionC
 		TLSClientConfig: &tls.Config{
 			RootCAs: roots, Certificates: certs, MinVersion: tls.VersionTLS12, ClientSessionCache: sessions,
 			// VerifyPeerCertificate would not run for a resumed session.
-			VerifyConnection:   func(s tls.ConnectionState) error { return checkProtocol(k, s) },
+			VerifyConnection: func(s tls.ConnectionState) error {
+				// Several owners must not share an HTTP/1 connection.
+				if k == kindSharedHTTP2 && s.NegotiatedProtocol != "h2" {
+					return errNotHTTP2
+				}
+				return nil
+			},
 			InsecureSkipVerify: unverified,
 		},
 		TLSHandshakeTimeout: handshakeTime,
