@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,21 +18,12 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// assumedRole gets temporary keys of a role. In the grant, Access is the secret access key, and Inner are the session
-// token and the key id.
-type assumedRole struct {
-	*catalog.AWS
-	now func() time.Time
-}
-
-// canBeStored implements kind.
-func (*assumedRole) canBeStored() bool { return true }
-
 // sessionName is the name of the session in AWS's logs.
 const sessionName = "codeforge"
 
-// obtainGrant implements kind.
-func (a *assumedRole) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
+// assumeRole gets temporary keys of a role. In the grant, Access is the secret access key, and Inner are the session
+// token and the key id.
+func (r *requester) assumeRole(ctx context.Context, a *catalog.AWS, now func() time.Time) (grant, error) {
 	suffix := "amazonaws.com"
 	// The Chinese partition has other host names.
 	if strings.HasPrefix(a.RoleARN, "arn:aws-cn:") {
@@ -52,16 +42,15 @@ func (a *assumedRole) obtainGrant(ctx context.Context, r *requester, _ storedTok
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	sum := sha256.Sum256([]byte(body))
-	if err := sigv4.SignRequest(req, sigv4.Scope{Service: "sts", Region: a.Region}, baseKeys(a.AWS),
-		hex.EncodeToString(sum[:]),
-		a.now()); err != nil {
+	if err := sigv4.SignRequest(req, sigv4.Scope{Service: "sts", Region: a.Region}, baseKeys(a),
+		hex.EncodeToString(sum[:]), now()); err != nil {
 		return grant{}, newUnavailable(detailKey)
 	}
 	answer, err := r.sendForAnswer(req)
 	if err != nil {
 		return grant{}, err
 	}
-	return parseRole(answer, a.now())
+	return parseRole(answer, now())
 }
 
 // parseRole reads an answer of STS to AssumeRole.
@@ -109,13 +98,13 @@ func (m *Minter) obtainKeys(ctx context.Context, c catalog.Credential, how *cata
 	if _, err := m.obtainCurrent(ctx, c); err != nil {
 		return sigv4.Keys{}, err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s, err := m.findState(c)
 	if err != nil {
 		return sigv4.Keys{}, err
 	}
 	// The secret of obtainCurrent is ignored: a renewal since then would combine it with the token of another key.
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	const inner = 2
 	if len(s.kept.Inner) != inner {
 		return sigv4.Keys{}, &Error{Name: c.Name, Code: policy.CodeTokenUnavailable, Detail: detailNoToken}
@@ -123,14 +112,9 @@ func (m *Minter) obtainKeys(ctx context.Context, c catalog.Credential, how *cata
 	return sigv4.Keys{ID: s.kept.Inner[1], Secret: s.kept.Access, Token: s.kept.Inner[0]}, nil
 }
 
-const (
-	// maxSigned bounds the bytes of a body that are buffered for the signature if the server also accepts an unsigned
-	// body. maxOther is the bound for other servers.
-	maxSigned, maxOther = 1 << 20, 8 << 20
-)
-
-// errTooLong is the error for a body that must be signed and is too long to buffer.
-var errTooLong = errors.New("the body is too long to be signed")
+// maxSigned bounds the bytes of a body that are buffered for the signature if the server also accepts an unsigned body.
+// maxOther is the bound for other servers.
+const maxSigned, maxOther = 1 << 20, 8 << 20
 
 // awsScope returns the scope for which a request may be signed. The host decides, within the limits of config.json.
 func awsScope(a *catalog.AWS, host string) (sigv4.Scope, bool) {

@@ -43,10 +43,9 @@ func (m *Minter) requestDeviceCode(ctx context.Context, s *credentialState, o *o
 		return credentialapi.StartedLogin{}, err
 	}
 	d.URL = cmp.Or(d.URL, d.Google)
-	page, err := url.Parse(d.URL)
 	// The operator's terminal shows the page and the code, so both must be plain text.
-	if err != nil || page.Scheme != "https" || page.Host == "" || page.User != nil || !isPlainText(d.URL, 2048) ||
-		!isPlainText(d.User, 64) || !isPlainText(d.Device, 4096) {
+	if parseHTTPS(d.URL) == nil || !isPlainText(d.URL, 2048) || !isPlainText(d.User, 64) ||
+		!isPlainText(d.Device, 4096) {
 		return credentialapi.StartedLogin{}, newUnavailable(detailNotJSON)
 	}
 	l.device, l.interval = d.Device, pollInterval
@@ -101,8 +100,8 @@ func isPlainText(s string, most int) bool {
 func (m *Minter) PollLogin(ctx context.Context, id string) (credentialapi.LoginProgress, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	l := m.logins.findLogin(id, m.wallTime())
-	if l == nil || l.device == "" {
+	l := m.findLogin(id)
+	if l == nil {
 		return credentialapi.LoginProgress{}, errNoLogin
 	}
 	l.mu.Lock()
@@ -110,14 +109,14 @@ func (m *Minter) PollLogin(ctx context.Context, id string) (credentialapi.LoginP
 	now := m.wallTime()
 	// Ask no further: the server has forgotten the code.
 	if now.After(l.deadline) {
-		m.logins.endLogin(id)
+		m.endLogin(id)
 		return credentialapi.LoginProgress{}, toOperatorError(newUnavailable("expired_token"))
 	}
 	if wait := l.next.Sub(now); wait > 0 && wait <= time.Minute {
 		return credentialapi.LoginProgress{Interval: int(wait.Seconds()) + 1}, nil
 	}
 	// Another call may have ended the login while this one waited for the lock.
-	if m.logins.findLogin(id, now) != l {
+	if m.findLogin(id) != l {
 		return credentialapi.LoginProgress{}, errNoLogin
 	}
 	err := m.exchangeCode(ctx, l, url.Values{"grant_type": {grantDevice}, "device_code": {l.device}})
@@ -134,7 +133,7 @@ func (m *Minter) PollLogin(ctx context.Context, id string) (credentialapi.LoginP
 		l.next = m.wallTime().Add(l.interval)
 		return credentialapi.LoginProgress{Interval: int(l.interval.Seconds())}, nil
 	}
-	m.logins.endLogin(id)
+	m.endLogin(id)
 	if err != nil {
 		return credentialapi.LoginProgress{}, err
 	}

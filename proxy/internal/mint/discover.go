@@ -36,9 +36,9 @@ type issuerMeta struct {
 // or one that it registers. The addresses come from the documents of the resource and the server. Each document must
 // name the address it was read from.
 func (o *oauth2) discoverClient(ctx context.Context, r *requester, redirect string) (*client, error) {
-	resource, err := url.Parse(o.Resource)
+	resource := parseHTTPS(o.Resource)
 	// RFC 8707, section 2: a resource is an absolute URI without a fragment.
-	if err != nil || resource.Scheme != "https" || resource.Host == "" || resource.User != nil || resource.Fragment != "" {
+	if resource == nil || resource.Fragment != "" {
 		return nil, errWay
 	}
 	p, err := r.discoverProtection(ctx, resource)
@@ -135,8 +135,8 @@ var challengeParameter = regexp.MustCompile(`(?i)[\s,](resource_metadata|scope)\
 
 // fetchMetadata returns the metadata of an authorization server.
 func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMeta, error) {
-	u, err := url.Parse(issuer)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	u := parseHTTPS(issuer)
+	if u == nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, newUnavailable(detailIdentity)
 	}
 	origin, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.EscapedPath(), "/")
@@ -164,8 +164,7 @@ func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMe
 		}
 		// The document chooses where secrets are sent: only over TLS, and to no user in the URL.
 		for _, endpoint := range []string{s.Auth, s.Token, s.Device, s.Register} {
-			e, err := url.Parse(endpoint)
-			if endpoint != "" && (err != nil || e.Scheme != "https" || e.Host == "" || e.User != nil) {
+			if endpoint != "" && parseHTTPS(endpoint) == nil {
 				return nil, newUnavailable(detailIdentity)
 			}
 		}
@@ -175,6 +174,15 @@ func (r *requester) fetchMetadata(ctx context.Context, issuer string) (*issuerMe
 		return &s, nil
 	}
 	return nil, newUnavailable(detailNoServer)
+}
+
+// parseHTTPS returns an absolute https URL without a user, or nil for another text.
+func parseHTTPS(text string) *url.URL {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil {
+		return nil
+	}
+	return u
 }
 
 const methodPost, methodBasic = "client_secret_post", "client_secret_basic"

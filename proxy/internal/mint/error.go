@@ -1,6 +1,7 @@
 package mint
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -9,7 +10,7 @@ import (
 
 // Error is the reason why a credential could not be obtained. It contains no text that a server chose.
 type Error struct {
-	// Name is the token name.
+	// Name is the token name. It is empty inside this package until asError sets it.
 	Name string
 	// Code is the code of the refusal: policy.CodeLoginNeeded, CodeTokenUnavailable, CodeSecretUnavailable or
 	// CodeNotSignable.
@@ -21,14 +22,11 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Name + ": " + e.Code + ": " + e.Detail }
 
-// failure is an Error without the name of the credential.
-type failure struct{ code, detail string }
+func newUnavailable(detail string) error {
+	return &Error{Code: policy.CodeTokenUnavailable, Detail: detail}
+}
 
-func (f *failure) Error() string { return f.detail }
-
-func newUnavailable(detail string) error { return &failure{policy.CodeTokenUnavailable, detail} }
-
-func newLoginNeeded(detail string) error { return &failure{policy.CodeLoginNeeded, detail} }
+func newLoginNeeded(detail string) error { return &Error{Code: policy.CodeLoginNeeded, Detail: detail} }
 
 // The details of this package.
 const (
@@ -79,13 +77,10 @@ func filterCode(code string) string {
 	return detailOther
 }
 
-// asError turns the error of a kind into an Error about a credential.
+// asError turns an error into an Error about a credential.
 func asError(name string, err error) *Error {
-	if f, ok := errors.AsType[*failure](err); ok {
-		return &Error{Name: name, Code: f.code, Detail: f.detail}
-	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		return e
+		return &Error{Name: cmp.Or(e.Name, name), Code: e.Code, Detail: e.Detail}
 	}
 	return &Error{Name: name, Code: policy.CodeTokenUnavailable, Detail: detailUnreachable}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
@@ -27,17 +26,8 @@ const (
 	detailNeedless = "source_needs_another_credential"
 )
 
-// fetchSource is a value that a secret manager returns for a request with other credentials.
-type fetchSource struct {
-	*catalog.Fetch
-	m *Minter
-}
-
-// canBeStored implements kind. Answers of a secret manager are not copied to a disk.
-func (f *fetchSource) canBeStored() bool { return false }
-
-// obtainGrant implements kind.
-func (f *fetchSource) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
+// fetchSecret gets the value that a secret manager returns for a request with other credentials.
+func (m *Minter) fetchSecret(ctx context.Context, f *catalog.Fetch, r *requester) (grant, error) {
 	req, err := http.NewRequestWithContext(ctx, f.Method, f.URL, strings.NewReader(f.Body))
 	if err != nil {
 		return grant{}, newUnavailable(detailUnreachable)
@@ -48,7 +38,7 @@ func (f *fetchSource) obtainGrant(ctx context.Context, r *requester, _ storedTok
 	for name, value := range f.Headers {
 		req.Header.Set(name, value)
 	}
-	r, sent, err := f.authenticateRequest(ctx, r, req)
+	r, sent, err := m.authenticateRequest(ctx, f, r, req)
 	if err != nil {
 		return grant{}, err
 	}
@@ -68,7 +58,7 @@ func (f *fetchSource) obtainGrant(ctx context.Context, r *requester, _ storedTok
 	default:
 		return grant{}, newUnavailable(detailStatus)
 	}
-	text, err := f.readSecret(a.Body)
+	text, err := readSecret(f, a.Body)
 	if err != nil {
 		return grant{}, err
 	}
@@ -80,7 +70,7 @@ func (f *fetchSource) obtainGrant(ctx context.Context, r *requester, _ storedTok
 }
 
 // readSecret reads the secret from an answer.
-func (f *fetchSource) readSecret(body []byte) (string, error) {
+func readSecret(f *catalog.Fetch, body []byte) (string, error) {
 	text, err := jsonpointer.Find(body, f.Pointer)
 	switch {
 	case errors.Is(err, jsonpointer.ErrNotJSON):
@@ -105,12 +95,12 @@ func (f *fetchSource) readSecret(body []byte) (string, error) {
 // authenticateRequest swaps in the credentials that the headers name, and signs the request, with the same code as for
 // runs. It returns the requester for the API of the first such credential, and the changing credentials that were
 // swapped in.
-func (f *fetchSource) authenticateRequest(
-	ctx context.Context, r *requester, req *http.Request,
+func (m *Minter) authenticateRequest(
+	ctx context.Context, f *catalog.Fetch, r *requester, req *http.Request,
 ) (_ *requester, sent []catalog.Credential, err error) {
 	var used []catalog.Credential
 	for _, name := range f.Uses {
-		c, api := f.m.findCredential(name)
+		c, api := m.findCredential(name)
 		// A word that only looks like a token name.
 		if api == nil {
 			continue
@@ -129,7 +119,7 @@ func (f *fetchSource) authenticateRequest(
 	signer := ClaimSigner(req, used)
 	var failed *Error
 	o := swap.Options{Allowed: used, Obtain: func(c catalog.Credential) (string, error) {
-		v, err := f.m.ObtainValue(ctx, c)
+		v, err := m.ObtainValue(ctx, c)
 		if err == nil {
 			sent = append(sent, maskSecret(v))
 		}
@@ -137,9 +127,9 @@ func (f *fetchSource) authenticateRequest(
 	}}
 	if _, err := swap.New(used).SwapRequest(req, o); err != nil {
 		if errors.As(err, &failed) {
-			return nil, nil, &failure{failed.Code, detailNeedless}
+			return nil, nil, &Error{Code: failed.Code, Detail: detailNeedless}
 		}
-		return nil, nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
+		return nil, nil, newUnavailable(detailNeedless)
 	}
 	if signer == nil {
 		return r, sent, nil
@@ -148,26 +138,17 @@ func (f *fetchSource) authenticateRequest(
 	if err != nil {
 		return nil, nil, newUnavailable(detailUnreachable)
 	}
-	if _, err := f.m.SignRequest(ctx, *signer, req, host.Hostname()); err != nil {
-		return nil, nil, &failure{policy.CodeTokenUnavailable, detailNeedless}
+	if _, err := m.SignRequest(ctx, *signer, req, host.Hostname()); err != nil {
+		return nil, nil, newUnavailable(detailNeedless)
 	}
 	return r, sent, nil
 }
 
-// fileSource is a file that another program rewrites.
-type fileSource struct {
-	*catalog.File
-	dir string // apis/
-}
-
-// canBeStored implements kind.
-func (*fileSource) canBeStored() bool { return false }
-
-// obtainGrant implements kind.
-func (w *fileSource) obtainGrant(context.Context, *requester, storedToken) (grant, error) {
-	v, err := w.ReadCredential(w.dir)
+// readFile reads the value of a file that another program rewrites. dir is the folder apis/.
+func readFile(f *catalog.File, dir string) (grant, error) {
+	v, err := f.ReadCredential(dir)
 	if err != nil {
 		return grant{}, newUnavailable(detailNoFile)
 	}
-	return grant{Access: v.Reveal(), Life: w.TTL.Duration(), Stale: staleSource}, nil
+	return grant{Access: v.Reveal(), Life: f.TTL.Duration(), Stale: staleSource}, nil
 }

@@ -17,18 +17,8 @@ const (
 	githubVersion           = "2022-11-28"
 )
 
-// githubApp gets installation access tokens.
-type githubApp struct {
-	*catalog.GitHubApp
-	now func() time.Time
-}
-
-// canBeStored implements kind.
-func (g *githubApp) canBeStored() bool { return true }
-
-// obtainGrant implements kind.
-func (g *githubApp) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
-	now := g.now()
+// obtainInstallationToken gets an installation access token.
+func (r *requester) obtainInstallationToken(ctx context.Context, g *catalog.GitHubApp, now time.Time) (grant, error) {
 	jwt, err := signJWT(g.Key, "", map[string]any{
 		// GitHub rejects a JWT from the future.
 		"iss": g.AppID, "iat": now.Add(-githubBack).Unix(), "exp": now.Add(githubAhead).Unix(),

@@ -12,18 +12,8 @@ import (
 // googleLife is the life of an assertion and its token: the longest that Google accepts.
 const googleLife = time.Hour
 
-// googleAccount gets access tokens of a service account (RFC 7523).
-type googleAccount struct {
-	*catalog.Google
-	now func() time.Time
-}
-
-// canBeStored implements kind.
-func (g *googleAccount) canBeStored() bool { return true }
-
-// obtainGrant implements kind.
-func (g *googleAccount) obtainGrant(ctx context.Context, r *requester, _ storedToken) (grant, error) {
-	now := g.now()
+// obtainGoogleToken gets an access token of a service account (RFC 7523).
+func (r *requester) obtainGoogleToken(ctx context.Context, g *catalog.Google, now time.Time) (grant, error) {
 	claims := map[string]any{
 		"iss": g.Email, "scope": strings.Join(g.Scopes, " "), "aud": g.TokenURL,
 		"iat": now.Unix(), "exp": now.Add(googleLife).Unix(),

@@ -9,7 +9,6 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"hash"
 	"net/http"
 	"strconv"
@@ -19,9 +18,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
-
-// errKey is the error for a key that cannot sign. It does not quote the key.
-var errKey = errors.New("the key cannot sign")
 
 // signHMAC sets the headers with a signature over parts of the request. It reads the body if the body is one of these
 // parts. It returns the signature.

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"maps"
 	"net/url"
 	"strings"
 	"sync"
@@ -48,12 +47,6 @@ func newLoginError(code, text string) *rpc.Error {
 	return &rpc.Error{Code: code, Text: text}
 }
 
-// loginList are the logins that wait for a person.
-type loginList struct {
-	mu   sync.Mutex
-	byID map[string]*login
-}
-
 // login is one login. The verifier goes only to the token endpoint, and the state only into the address that the person
 // opens.
 type login struct {
@@ -77,13 +70,13 @@ type login struct {
 func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (credentialapi.StartedLogin, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	s, o := m.findLoginState(want.Name)
+	s, o, digest := m.findLoginState(want.Name)
 	if s == nil {
 		return credentialapi.StartedLogin{}, errNoCredential
 	}
 	// RFC 7636, section 4.1: a verifier has at least 43 characters, and one rand.Text has only 26.
 	l := &login{id: rand.Text(), name: want.Name, state: rand.Text() + rand.Text(), verifier: rand.Text() + rand.Text(),
-		began: m.wallTime(), digest: s.configDigest()}
+		began: m.wallTime(), digest: digest}
 	l.redirect = o.RedirectURI(want.Port)
 	if want.Way == credentialapi.WayBrowser && (want.Port < 1 || want.Port > 65535 ||
 		o.RedirectPort != 0 && want.Port != o.RedirectPort) {
@@ -106,45 +99,32 @@ func (m *Minter) BeginLogin(ctx context.Context, want credentialapi.Login) (cred
 		return credentialapi.StartedLogin{}, toOperatorError(err)
 	}
 	// Last: a login that cannot begin must not replace an earlier one that still waits for the person.
-	m.logins.addLogin(l, m.wallTime())
+	m.addLogin(l)
 	return started, nil
 }
 
-// findLoginState finds a credential that needs a login.
-func (m *Minter) findLoginState(name string) (*credentialState, *oauth2) {
+// findLoginState finds a credential that needs a login, and returns the digest of its configuration.
+func (m *Minter) findLoginState(name string) (s *credentialState, o *oauth2, digest string) {
 	m.mu.Lock()
-	s := m.states[name]
-	m.mu.Unlock()
-	if s == nil {
-		return nil, nil
+	defer m.mu.Unlock()
+	if s = m.states[name]; s == nil || s.conf.LoginClient() == nil {
+		return nil, nil, ""
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.conf.LoginClient()
-	if o == nil {
-		return nil, nil
-	}
-	return s, &oauth2{o}
-}
-
-func (s *credentialState) configDigest() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conf.MintDigest()
+	return s, &oauth2{s.conf.LoginClient()}, s.conf.MintDigest()
 }
 
 func (m *Minter) newRequester(s *credentialState) *requester {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return &requester{transport: m.conf.Transport, owner: m.owner, api: s.api, userAgent: m.conf.UserAgent}
 }
 
 func (m *Minter) obtainClient(ctx context.Context, s *credentialState, o *oauth2, redirect string) (*client, error) {
 	if o.Resource != "" {
 		c, err := o.discoverClient(ctx, m.newRequester(s), redirect)
-		s.mu.Lock()
+		m.mu.Lock()
 		before := s.kept.Client
-		s.mu.Unlock()
+		m.mu.Unlock()
 		switch {
 		case err != nil:
 			return nil, err
@@ -189,85 +169,73 @@ func (l *login) prepareBrowserLogin(o *oauth2) (credentialapi.StartedLogin, erro
 }
 
 // addLogin adds a login. It replaces an earlier login of the same credential.
-func (ls *loginList) addLogin(l *login, now time.Time) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if ls.byID == nil {
-		ls.byID = map[string]*login{}
-	}
+func (m *Minter) addLogin(l *login) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var oldest *login
-	for id, o := range ls.byID {
-		if o.name == l.name || o.hasExpired(now) {
-			delete(ls.byID, id)
+	for id, o := range m.logins {
+		if o.name == l.name || o.hasExpired(m.wallTime()) {
+			delete(m.logins, id)
 		} else if oldest == nil || o.began.Before(oldest.began) {
 			oldest = o
 		}
 	}
 	// An abandoned login must not block a new one.
-	if len(ls.byID) >= maxLogins {
-		delete(ls.byID, oldest.id)
+	if len(m.logins) >= maxLogins {
+		delete(m.logins, oldest.id)
 	}
-	ls.byID[l.id] = l
+	m.logins[l.id] = l
 }
 
 func (l *login) hasExpired(now time.Time) bool {
 	return now.Sub(l.began) > loginTime || now.Before(l.began.Add(-skew))
 }
 
-// findLogin returns a waiting login, or nil.
-func (ls *loginList) findLogin(id string, now time.Time) *login {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.byID[id]
-	if l == nil || l.hasExpired(now) {
-		delete(ls.byID, id)
+// findLogin returns a waiting login by device, or nil.
+func (m *Minter) findLogin(id string) *login {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.logins[id]
+	if l == nil || l.hasExpired(m.wallTime()) || l.device == "" {
 		return nil
 	}
 	return l
 }
 
-// takeLogin ends the wait of a login if the state is right. No other redirect is accepted for the login afterwards.
-func (ls *loginList) takeLogin(id, state string, now time.Time) (*login, error) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.byID[id]
-	if l == nil || l.hasExpired(now) || l.device != "" {
+// takeLogin ends the wait of a login by browser if the state is right. No other redirect is accepted for the login
+// afterwards.
+func (m *Minter) takeLogin(id, state string) (*login, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := m.logins[id]
+	if l == nil || l.hasExpired(m.wallTime()) || l.device != "" {
 		return nil, errNoLogin
 	}
 	//defence:login-state
 	if subtle.ConstantTimeCompare([]byte(l.state), []byte(state)) != 1 {
 		// A wrong state does not end the login at once: a stray redirect would otherwise stop it. maxGuesses bounds guessing.
 		if l.guesses++; l.guesses >= maxGuesses {
-			delete(ls.byID, id)
+			delete(m.logins, id)
 		}
 		return nil, errState
 	}
 	// Delete before the exchange: a second redirect with the same state fails.
-	delete(ls.byID, id)
+	delete(m.logins, id)
 	return l, nil
 }
 
-// dropLogins removes the logins of a credential.
-func (ls *loginList) dropLogins(name string) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	maps.DeleteFunc(ls.byID, func(_ string, l *login) bool { return l.name == name })
-}
-
-// endLogin removes a login. It returns false if the login was already removed.
-func (ls *loginList) endLogin(id string) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	_, ok := ls.byID[id]
-	delete(ls.byID, id)
-	return ok
+// endLogin removes a login.
+func (m *Minter) endLogin(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.logins, id)
 }
 
 // FinishLogin exchanges the code that a browser brought back, and puts the token in force.
 func (m *Minter) FinishLogin(ctx context.Context, r credentialapi.Redirect) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	l, err := m.logins.takeLogin(r.ID, r.State, m.wallTime())
+	l, err := m.takeLogin(r.ID, r.State)
 	if err != nil {
 		return err
 	}
@@ -304,14 +272,14 @@ func (l *login) canBeIssuedBy(issuer string) bool {
 
 // exchangeCode turns a code into a token, and puts the token in force.
 func (m *Minter) exchangeCode(ctx context.Context, l *login, form url.Values) error {
-	s, o := m.findLoginState(l.name)
+	s, o, digest := m.findLoginState(l.name)
 	// The configuration may have changed while the person logged in.
-	if s == nil || s.configDigest() != l.digest {
+	if s == nil || digest != l.digest {
 		return errNoLogin
 	}
-	s.mu.Lock()
+	m.mu.Lock()
 	before := s.serial
-	s.mu.Unlock()
+	m.mu.Unlock()
 	st, err := m.openStoreOnce(true, 0)
 	if err != nil {
 		return errStorage
@@ -339,23 +307,23 @@ func (m *Minter) exchangeCode(ctx context.Context, l *login, form url.Values) er
 	if err != nil {
 		return toOperatorError(err)
 	}
-	s.mu.Lock()
+	m.mu.Lock()
 	// The person has logged out, or another login has finished.
 	if s.serial != before {
-		s.mu.Unlock()
+		m.mu.Unlock()
 		return errNoLogin
 	}
 	// A renewal of the former login may be under way. The new serial makes it fail.
 	s.serial++
 	serial := s.serial
-	s.mu.Unlock()
+	m.mu.Unlock()
 	if err := m.storeAndPublish(s, serial, next, d.commit); err != nil {
 		return toOperatorError(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	m.mu.Lock()
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
-	m.notifyLogin(l.name, false)
+	m.mu.Unlock()
+	m.conf.Login(l.name, false)
 	return nil
 }
 

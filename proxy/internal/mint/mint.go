@@ -17,13 +17,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
 const (
@@ -79,16 +80,16 @@ type Config struct {
 // Minter obtains credentials. Make one with New, then call Configure with the catalog.
 type Minter struct {
 	conf  Config
-	owner *connOwner
+	owner *upstream.ContextOwner
 	end   context.CancelFunc
 	// patience is the time that the first Configure waits for another proxy that ends.
 	patience time.Duration
 	wg       sync.WaitGroup
 
 	loading sync.Mutex // one Configure at a time
-	storing sync.Mutex // one change of the folder at a time; taken before a state's mu
+	storing sync.Mutex // one change of the folder at a time; taken before mu
 
-	mu     sync.Mutex
+	mu     sync.Mutex  // also guards all states, and all logins except for their polls
 	store  *tokenStore // nil until there is a credential to obtain
 	states map[string]*credentialState
 	// leaving are credentials that no API has any more, with a renewal in progress that will be stored.
@@ -97,7 +98,7 @@ type Minter struct {
 	known   *scrub.Scrubber // the fixed secrets of the catalog: no token may contain one
 	closed  bool
 
-	logins loginList
+	logins map[string]*login // the logins that wait for a person, by id
 }
 
 // New makes a Minter without a catalog.
@@ -105,23 +106,18 @@ func New(c Config) *Minter {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Login == nil {
+		c.Login = func(string, bool) {}
+	}
 	m := &Minter{conf: c, patience: lockTime, states: map[string]*credentialState{},
-		leaving: map[string]*credentialState{}}
+		leaving: map[string]*credentialState{}, logins: map[string]*login{}}
 	ctx, end := context.WithCancel(context.Background())
-	m.owner, m.end = &connOwner{ctx}, end
+	m.owner, m.end = upstream.NewOwner(ctx), end
 	return m
 }
 
 // wallTime returns the wall clock's time. The monotonic clock stands still while a machine sleeps, but tokens expire.
 func (m *Minter) wallTime() time.Time { return m.conf.Now().Round(0) }
-
-// kind obtains the values of one credential. Only one call is under way at a time.
-type kind interface {
-	// obtainGrant returns the next value. old is the stored value.
-	obtainGrant(ctx context.Context, r *requester, old storedToken) (grant, error)
-	// canBeStored reports whether the values are stored. Values of a secret manager are not copied to a disk.
-	canBeStored() bool
-}
 
 // grant is an obtained value.
 type grant struct {
@@ -142,27 +138,45 @@ type grant struct {
 	Client *client
 }
 
-// newKind returns the kind for a credential, or nil if the credential is not obtained.
-func (m *Minter) newKind(how catalog.Mint) kind {
+// obtainGrant returns the next value of a credential. old is the stored value. Only one call for a credential is under
+// way at a time.
+func (m *Minter) obtainGrant(ctx context.Context, how catalog.Mint, r *requester, old storedToken) (grant, error) {
 	switch how := how.(type) {
 	case *catalog.OAuth2:
-		return &oauth2{how}
+		return (&oauth2{how}).obtainGrant(ctx, r, old)
 	case *catalog.GitHubApp:
-		return &githubApp{how, m.wallTime}
+		return r.obtainInstallationToken(ctx, how, m.wallTime())
 	case *catalog.Google:
-		return &googleAccount{how, m.wallTime}
+		return r.obtainGoogleToken(ctx, how, m.wallTime())
 	case *catalog.AWS:
-		if how.RoleARN != "" {
-			return &assumedRole{how, m.wallTime}
-		}
+		return r.assumeRole(ctx, how, m.wallTime)
 	case *catalog.Fetch:
-		return &fetchSource{how, m}
+		return m.fetchSecret(ctx, how, r)
 	case *catalog.File:
-		return &fileSource{how, m.conf.APIs}
-	case *catalog.Command:
-		return commandSource{}
+		return readFile(how, m.conf.APIs)
 	}
-	return nil
+	// Only the feeder outside the proxy supplies the value of a command.
+	return grant{}, &Error{Code: policy.CodeSecretUnavailable, Detail: detailNotSupplied}
+}
+
+// isObtained reports whether a Mint has values. The keys that only sign have none.
+func isObtained(how catalog.Mint) bool {
+	switch how := how.(type) {
+	case *catalog.HMAC:
+		return false
+	case *catalog.AWS:
+		return how.RoleARN != ""
+	}
+	return true
+}
+
+// isStored reports whether the values are stored. Values from outside the proxy are not copied to a disk.
+func isStored(how catalog.Mint) bool {
+	switch how.(type) {
+	case *catalog.Fetch, *catalog.File, *catalog.Command:
+		return false
+	}
+	return true
 }
 
 // findCredential finds a credential of the current catalog, and its API, also an internal one. The API is nil if the
@@ -198,7 +212,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 			}
 			s := m.adoptState(a, cr)
 			if s == nil {
-				s = &credentialState{name: cr.Name, conf: cr, api: a, kind: m.newKind(cr.Mint), unread: st == nil}
+				s = &credentialState{name: cr.Name, conf: cr, api: a, unread: st == nil}
 				if st != nil {
 					values, loaded = append(values, s.loadStored(st, m.wallTime())...), append(loaded, s)
 				}
@@ -227,15 +241,14 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	// Wait until no renewal is being stored. After that, a replaced state stores nothing.
 	m.storing.Lock()
 	defer m.storing.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for name, s := range old {
 		if next[name] != s {
 			m.endState(s, next[name] == nil)
 		}
 	}
-	m.mu.Lock()
-	left := maps.Clone(m.leaving)
-	m.mu.Unlock()
-	for name, s := range left {
+	for name, s := range m.leaving {
 		if next[name] != nil && next[name] != s {
 			m.endState(s, false)
 		}
@@ -244,12 +257,8 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 }
 
 // endState ends a state. With finish, a renewal under way is finished and stored. The configuration may be missing only
-// for a moment, and the sent refresh token is already used up.
+// for a moment, and the sent refresh token is already used up. The caller holds mu.
 func (m *Minter) endState(s *credentialState, finish bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if finish && s.flight != nil {
 		m.leaving[s.name] = s
 		return
@@ -266,15 +275,16 @@ func (m *Minter) endState(s *credentialState, finish bool) {
 func (m *Minter) obtainAhead(next, old map[string]*credentialState) {
 	var files []*renewal
 	for name, s := range next {
-		_, isCommand := s.conf.Mint.(*catalog.Command)
-		// An unchanged state has its value already. A stored value was loaded, and only a feeder supplies a command.
-		if old[name] == s || !s.api.Active || s.kind == nil || s.kind.canBeStored() || isCommand {
+		_, isFetch := s.conf.Mint.(*catalog.Fetch)
+		_, isFile := s.conf.Mint.(*catalog.File)
+		// An unchanged state has its value already.
+		if old[name] == s || !s.api.Active || !isFetch && !isFile {
 			continue
 		}
-		s.mu.Lock()
+		m.mu.Lock()
 		f := m.startRenewal(s)
-		s.mu.Unlock()
-		if _, isFile := s.conf.Mint.(*catalog.File); isFile {
+		m.mu.Unlock()
+		if isFile {
 			files = append(files, f)
 		}
 	}
@@ -306,24 +316,17 @@ func (m *Minter) openStoreOnce(needed bool, patience time.Duration) (*tokenStore
 // configuration. It returns nil if there is no such state.
 func (m *Minter) adoptState(a *catalog.API, cr catalog.Credential) *credentialState {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	s := cmp.Or(m.states[cr.Name], m.leaving[cr.Name])
-	m.mu.Unlock()
-	if s == nil || s.conf.MintDigest() != cr.MintDigest() {
+	if s == nil || s.gone || s.conf.MintDigest() != cr.MintDigest() {
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone {
-		return nil
-	}
-	m.mu.Lock()
 	delete(m.leaving, cr.Name)
-	m.mu.Unlock()
 	// The new configuration may have another client secret, perhaps the right one, so forget the failures.
 	if !s.conf.IsSame(cr) {
 		s.failed, s.nextTry, s.attempts = nil, time.Time{}, 0
 	}
-	s.conf, s.api, s.kind = cr, a, m.newKind(cr.Mint)
+	s.conf, s.api = cr, a
 	return s
 }
 

@@ -57,7 +57,7 @@ func (o *oauth2) joinScopes(scopes []string) string {
 	return strings.Join(scopes, cmp.Or(o.ScopeSeparator, " "))
 }
 
-// obtainGrant implements kind.
+// obtainGrant gets an access token, if there is a login or none is needed.
 func (o *oauth2) obtainGrant(ctx context.Context, r *requester, old storedToken) (grant, error) {
 	c := o.chooseClient(old.Client)
 	if c == nil && o.Grant == catalog.GrantClientCredentials {
@@ -91,9 +91,6 @@ func (o *oauth2) obtainGrant(ctx context.Context, r *requester, old storedToken)
 	}
 	return g, err
 }
-
-// canBeStored implements kind.
-func (o *oauth2) canBeStored() bool { return true }
 
 // requestToken sends a request to the token endpoint.
 func (o *oauth2) requestToken(ctx context.Context, r *requester, c *client, form url.Values) (grant, error) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
-	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
@@ -20,58 +19,40 @@ func (m *Minter) ForgetLogin(name string) error {
 	if !catalog.ValidTokenName(name) {
 		return errNoCredential
 	}
-	m.logins.dropLogins(name)
 	st, err := m.openStoreOnce(true, 0)
 	if err != nil {
 		return errStorage
 	}
-	m.mu.Lock()
-	s := cmp.Or(m.states[name], m.leaving[name])
-	m.mu.Unlock()
-	if s == nil {
-		if err := st.removeState(name); err != nil {
-			return errStorage
-		}
-		m.notifyLogin(name, true)
-		return nil
-	}
 	// No renewal may store a new token between the removal and the new serial.
 	m.storing.Lock()
 	defer m.storing.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	// Remove the file first: if that fails, the credential stays as it is.
 	if err := st.removeState(name); err != nil {
 		return errStorage
 	}
-	s.serial++
-	// The server may still accept these values, so responses are still searched for them.
-	_ = m.conf.Values.AddValues(s.listReplaced(s.kept, m.wallTime())...)
-	s.kept, s.unstored, s.renewAt = storedToken{}, nil, time.Time{}
-	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
-	m.notifyLogin(name, true)
-	return nil
-}
-
-// notifyLogin reports a login, or with out a logout.
-func (m *Minter) notifyLogin(name string, out bool) {
-	if m.conf.Login != nil {
-		m.conf.Login(name, out)
+	m.mu.Lock()
+	maps.DeleteFunc(m.logins, func(_ string, l *login) bool { return l.name == name })
+	if s := cmp.Or(m.states[name], m.leaving[name]); s != nil {
+		s.serial++
+		// The server may still accept these values, so responses are still searched for them.
+		_ = m.conf.Values.AddValues(s.listReplaced(s.kept, m.wallTime())...)
+		s.kept, s.unstored, s.renewAt = storedToken{}, nil, time.Time{}
+		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	}
+	m.mu.Unlock()
+	m.conf.Login(name, true)
+	return nil
 }
 
 // SupplyValue takes over the value of a "command" from the feeder that ran the command.
 func (m *Minter) SupplyValue(name string, v credentialapi.SuppliedValue) error {
 	m.mu.Lock()
-	s := m.states[name]
-	m.mu.Unlock()
-	if s == nil {
-		return errNotCommand
+	s, conf := m.states[name], catalog.Credential{}
+	if s != nil {
+		conf = s.conf
 	}
-	s.mu.Lock()
-	c, isCommand := s.conf.Mint.(*catalog.Command)
-	digest := s.conf.MintDigest()
-	s.mu.Unlock()
+	m.mu.Unlock()
+	c, isCommand := conf.Mint.(*catalog.Command)
 	if !isCommand {
 		return errNotCommand
 	}
@@ -81,20 +62,20 @@ func (m *Minter) SupplyValue(name string, v credentialapi.SuppliedValue) error {
 		// The program knows the exact end, so the value is not used beyond it.
 		g.Life, g.Stale = v.ExpiresAt.Sub(now), 0
 	}
-	next, err := m.acceptToken(name, g, storedToken{}, digest, now)
+	next, err := m.acceptToken(name, g, storedToken{}, conf.MintDigest(), now)
 	if err != nil {
 		return errSupply
 	}
-	s.mu.Lock()
+	m.mu.Lock()
 	// An older value under way must not replace this one.
 	s.serial++
 	serial := s.serial
-	s.mu.Unlock()
+	m.mu.Unlock()
 	if err := m.storeAndPublish(s, serial, next, nil); err != nil {
 		return toOperatorError(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	return nil
 }
@@ -102,19 +83,17 @@ func (m *Minter) SupplyValue(name string, v credentialapi.SuppliedValue) error {
 // ListCredentials describes the catalog's credentials that the proxy obtains.
 func (m *Minter) ListCredentials() []credentialapi.Credential {
 	m.mu.Lock()
-	states := slices.Collect(maps.Values(m.states))
-	m.mu.Unlock()
-	out := convert.Each(states, func(s *credentialState) credentialapi.Credential {
-		return s.describeState(m.wallTime())
-	})
+	defer m.mu.Unlock()
+	out := []credentialapi.Credential{}
+	for _, s := range m.states {
+		out = append(out, s.describeState(m.wallTime()))
+	}
 	slices.SortFunc(out, func(a, b credentialapi.Credential) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
 // describeState returns all properties of a credential except its value.
 func (s *credentialState) describeState(now time.Time) credentialapi.Credential {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	o := s.conf.LoginClient()
 	_, isCommand := s.conf.Mint.(*catalog.Command)
 	c := credentialapi.Credential{Name: s.name, API: s.api.Name, Kind: s.conf.Mint.Kind(), Logins: o != nil}
@@ -130,7 +109,7 @@ func (s *credentialState) describeState(now time.Time) credentialapi.Credential 
 	}
 	// A usable value comes before a failure: requests still succeed with it while its renewal fails.
 	switch {
-	case s.conf.IsSigner() && s.kind == nil, s.isUsable(now):
+	case !isObtained(s.conf.Mint), s.isUsable(now):
 		c.State = credentialapi.StateReady
 	case o != nil && (s.kept.Refresh == "" || s.failed != nil && s.failed.Code == policy.CodeLoginNeeded):
 		c.State = credentialapi.StateLogin

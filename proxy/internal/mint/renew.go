@@ -27,38 +27,31 @@ func (m *Minter) ObtainValue(ctx context.Context, c catalog.Credential) (string,
 
 // obtainCurrent is Value, but also returns the secret of a key that signs.
 func (m *Minter) obtainCurrent(ctx context.Context, c catalog.Credential) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s, err := m.findState(c)
 	if err != nil {
 		return "", err
 	}
-	s.mu.Lock()
 	now := m.wallTime()
 	if s.isUsable(now) {
-		v := s.kept.Access
 		// The value is still good, so renew it in the background.
 		if !s.renewAt.IsZero() && now.After(s.renewAt) && s.canTry(now) {
 			m.startRenewal(s)
 		}
-		s.mu.Unlock()
-		return v, nil
+		return s.kept.Access, nil
 	}
 	// During the pause, fail at once instead of asking the server for every request.
 	if s.flight == nil && !s.canTry(now) {
-		defer s.mu.Unlock()
 		return "", s.failed
 	}
 	f := m.startRenewal(s)
-	s.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	case <-f.done:
+	if err := m.waitFor(ctx, f); err != nil {
+		return "", err
 	}
 	if f.err != nil {
 		return "", f.err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	// The value may be too short-lived, or a logout came in between.
 	if !s.isUsable(m.wallTime()) {
 		return "", &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailLifetime}
@@ -66,17 +59,24 @@ func (m *Minter) obtainCurrent(ctx context.Context, c catalog.Credential) (strin
 	return s.kept.Access, nil
 }
 
-// findState finds the state of a credential. It fails if the request's catalog has another configuration.
-func (m *Minter) findState(c catalog.Credential) (*credentialState, error) {
-	m.mu.Lock()
-	s := m.states[c.Name]
+// waitFor waits for a renewal without mu, which the caller holds before and after. It returns the cause if ctx ends
+// first.
+func (m *Minter) waitFor(ctx context.Context, f *renewal) error {
 	m.mu.Unlock()
-	if s == nil {
-		return nil, &Error{Name: c.Name, Code: policy.CodeTokenUnavailable, Detail: detailChanged}
+	defer m.mu.Lock()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.done:
+		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone || !s.conf.IsSame(c) {
+}
+
+// findState finds the state of a credential. It fails if the request's catalog has another configuration. The caller
+// holds mu.
+func (m *Minter) findState(c catalog.Credential) (*credentialState, error) {
+	s := m.states[c.Name]
+	if s == nil || s.gone || !s.conf.IsSame(c) {
 		return nil, &Error{Name: c.Name, Code: policy.CodeTokenUnavailable, Detail: detailChanged}
 	}
 	return s, nil
@@ -86,17 +86,16 @@ func (m *Minter) findState(c catalog.Credential) (*credentialState, error) {
 // returns false if no other value can be expected now. A server that always refuses causes at most one renewal per
 // refusedAgain.
 func (m *Minter) RenewValue(ctx context.Context, c catalog.Credential, value string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	s, err := m.findState(c)
 	if err != nil {
 		return false
 	}
-	s.mu.Lock()
 	now := m.wallTime()
 	// Another request has already renewed the value.
 	if s.kept.Access != value {
-		ok := s.isUsable(now)
-		s.mu.Unlock()
-		return ok
+		return s.isUsable(now)
 	}
 	f := s.flight
 	if f == nil {
@@ -105,24 +104,15 @@ func (m *Minter) RenewValue(ctx context.Context, c catalog.Credential, value str
 		// A credential without an end has no refresh token, so no other value can be obtained.
 		endless := s.kept.Expires == nil
 		if soon || endless || !s.canTry(now) || m.conf.Values.IsCrowded(s.name) {
-			s.mu.Unlock()
 			return false
 		}
 		s.refused = now
 		f = m.startRenewal(s)
 	}
-	s.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-f.done:
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f.err == nil && s.kept.Access != value && s.isUsable(m.wallTime())
+	return m.waitFor(ctx, f) == nil && f.err == nil && s.kept.Access != value && s.isUsable(m.wallTime())
 }
 
-// startRenewal starts a renewal, or returns the one under way. The caller holds the state's mu.
+// startRenewal starts a renewal, or returns the one under way. The caller holds mu.
 func (m *Minter) startRenewal(s *credentialState) *renewal {
 	// Two renewals at once would use up the same refresh token.
 	//defence:single-flight
@@ -130,81 +120,69 @@ func (m *Minter) startRenewal(s *credentialState) *renewal {
 		return s.flight
 	}
 	f := &renewal{done: make(chan struct{})}
-	m.mu.Lock()
-	closed := m.closed
-	if !closed {
-		m.wg.Add(1)
-	}
-	m.mu.Unlock()
-	if closed {
+	if m.closed {
 		f.err = &Error{Name: s.name, Code: policy.CodeTokenUnavailable, Detail: detailChanged}
 		close(f.done)
 		return f
 	}
 	s.flight = f
-	go func() {
-		defer m.wg.Done()
-		m.runRenewal(s, f)
-	}()
+	m.wg.Go(func() { m.runRenewal(s, f) })
 	return f
 }
 
 // runRenewal runs one renewal from the first step to the last.
 func (m *Minter) runRenewal(s *credentialState, f *renewal) {
 	// Not the context of a request: other requests wait for this renewal, too.
-	ctx, cancel := context.WithTimeout(m.owner.ctx, requestTime)
+	ctx, cancel := context.WithTimeout(m.owner.Context(), requestTime)
 	defer cancel()
-	err := m.attemptRenewal(ctx, s)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.flight = nil
+	if err := m.attemptRenewal(ctx, s); err != nil {
+		f.err = asError(s.name, err)
+		m.conf.Log.LogAttrs(ctx, slog.LevelWarn, "a credential could not be obtained", logline.Tag("mint"),
+			slog.String("credential", s.name), slog.String("code", f.err.Code), slog.String("detail", f.err.Detail))
+	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	// After the state is set: waiting requests look at it.
+	defer close(f.done)
+	s.flight = nil
 	if m.leaving[s.name] == s {
 		delete(m.leaving, s.name)
 		s.gone = true
 	}
-	m.mu.Unlock()
-	if err == nil {
+	if f.err == nil {
 		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
-		// After the state is set: waiting requests look at it.
-		close(f.done)
 		return
 	}
-	e := asError(s.name, err)
-	f.err = e
 	pause := min(backoffMin<<min(s.attempts, 10), backoffMax)
-	if e.Code == policy.CodeLoginNeeded {
+	if f.err.Code == policy.CodeLoginNeeded {
 		pause = backoffEnded
 	}
-	s.failed, s.attempts, s.nextTry = e, s.attempts+1, m.wallTime().Add(pause)
-	m.conf.Log.LogAttrs(ctx, slog.LevelWarn, "a credential could not be obtained", logline.Tag("mint"),
-		slog.String("credential", s.name), slog.String("code", e.Code), slog.String("detail", e.Detail))
-	close(f.done)
+	s.failed, s.attempts, s.nextTry = f.err, s.attempts+1, m.wallTime().Add(pause)
 }
 
 // attemptRenewal obtains a value, stores it, publishes it and puts it in force.
 func (m *Minter) attemptRenewal(ctx context.Context, s *credentialState) error {
-	s.mu.Lock()
-	unstored, k, serial, old := s.unstored, s.kind, s.serial, s.kept
-	digest := s.conf.MintDigest()
-	s.mu.Unlock()
+	m.mu.Lock()
+	unstored, conf, serial, old := s.unstored, s.conf, s.serial, s.kept
+	m.mu.Unlock()
 	switch {
-	case k == nil:
+	case !isObtained(conf.Mint):
 		return newUnavailable(detailKind)
-	case !k.canBeStored():
-		return m.obtainNext(ctx, s, k, old, serial, digest, nil)
+	case !isStored(conf.Mint):
+		return m.obtainNext(ctx, s, conf, old, serial, nil)
 	}
 	st, err := m.openStoreOnce(true, 0)
 	if err != nil {
 		return newUnavailable(detailStorage)
 	}
+	m.mu.Lock()
 	// The folder could not be opened before. A stored value may make the request to the server unnecessary.
-	if s.loadIfUnread(st, m.conf.Values, m.wallTime()) {
+	isUsable := s.loadIfUnread(st, m.conf.Values, m.wallTime())
+	old = s.kept
+	m.mu.Unlock()
+	if isUsable {
 		return nil
 	}
-	s.mu.Lock()
-	old = s.kept
-	s.mu.Unlock()
 	// A former renewal could not be stored. Store its value first, because its refresh token is the only valid one.
 	if unstored != nil {
 		return m.storeAndPublish(s, serial, *unstored, func(next storedToken) error { return st.writeState(s.name, next) })
@@ -215,17 +193,17 @@ func (m *Minter) attemptRenewal(ctx context.Context, s *credentialState) error {
 		return newUnavailable(detailStorage)
 	}
 	defer d.discardDraft()
-	return m.obtainNext(ctx, s, k, old, serial, digest, d.commit)
+	return m.obtainNext(ctx, s, conf, old, serial, d.commit)
 }
 
 // obtainNext asks for the next value, and takes it over.
 func (m *Minter) obtainNext(
-	ctx context.Context, s *credentialState, k kind, old storedToken, serial int, digest string,
+	ctx context.Context, s *credentialState, conf catalog.Credential, old storedToken, serial int,
 	commit func(storedToken) error,
 ) error {
-	began := m.wallTime()
+	began, digest := m.wallTime(), conf.MintDigest()
 	atStep("ask")
-	g, err := k.obtainGrant(ctx, m.newRequester(s), old)
+	g, err := m.obtainGrant(ctx, conf.Mint, m.newRequester(s), old)
 	var next storedToken
 	if err == nil {
 		atStep("answered")
@@ -329,9 +307,9 @@ func (m *Minter) storeAndPublish(s *credentialState, serial int, next storedToke
 	if err := m.saveValue(s, serial, next, commit); err != nil {
 		return err
 	}
-	s.mu.Lock()
+	m.mu.Lock()
 	old := s.kept
-	s.mu.Unlock()
+	m.mu.Unlock()
 	now := m.wallTime()
 	// If both have a text, the later entry wins, so the text stays known.
 	values := append(s.listReplaced(old, now), s.listValues(next, now)...)
@@ -341,8 +319,8 @@ func (m *Minter) storeAndPublish(s *credentialState, serial int, next storedToke
 	//defence:publish-first
 	published = m.conf.Values.AddValues(values...)
 	atStep("use")
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch {
 	// A login, a logout or a new configuration has overtaken this value.
 	case s.gone || s.serial != serial:
@@ -361,9 +339,9 @@ func (m *Minter) saveValue(s *credentialState, serial int, next storedToken, com
 	m.storing.Lock()
 	defer m.storing.Unlock()
 	// Check under storing: Logout and Configure also hold it while they change the folder.
-	s.mu.Lock()
+	m.mu.Lock()
 	late := s.gone || s.serial != serial
-	s.mu.Unlock()
+	m.mu.Unlock()
 	if late {
 		return newUnavailable(detailChanged)
 	}
@@ -372,8 +350,8 @@ func (m *Minter) saveValue(s *credentialState, serial int, next storedToken, com
 	if commit != nil {
 		err = commit(next)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	// The server has already used up the old refresh token, so keep the new one for the next attempt.
 	if s.unstored = nil; err != nil {
 		s.unstored = &next

@@ -28,11 +28,6 @@ type Transport interface {
 	RoundTrip(req *http.Request, w upstream.Want) (*http.Response, error)
 }
 
-// connOwner owns the connections to such servers. Runs do not share them.
-type connOwner struct{ ctx context.Context }
-
-func (o *connOwner) Context() context.Context { return o.ctx }
-
 // Answer is the answer of a server.
 type Answer struct {
 	Status int
@@ -44,7 +39,7 @@ type Answer struct {
 // requester sends the requests of one credential.
 type requester struct {
 	transport Transport
-	owner     *connOwner
+	owner     *upstream.ContextOwner // runs do not share its connections
 	api       *catalog.API
 	userAgent string
 }
@@ -85,8 +80,7 @@ func (r *requester) sendForAnswer(req *http.Request) (*Answer, error) {
 	return &Answer{resp.StatusCode, body, resp.Header.Values("WWW-Authenticate")}, nil
 }
 
-// chooseAPI returns the API to use for an address. The API's client certificate is only for its own hosts, not for
-// token servers.
+// chooseAPI returns the API to use for an address.
 func (r *requester) chooseAPI(u *url.URL) *catalog.API {
 	if r.api == nil || r.api.ClientCert == nil {
 		return r.api
@@ -98,10 +92,7 @@ func (r *requester) chooseAPI(u *url.URL) *catalog.API {
 			return r.api
 		}
 	}
-	without := *r.api
-	// Connections are shared by name, so the copy needs another name.
-	without.Name, without.ClientCert = without.Name+" without its certificate", nil
-	return &without
+	return upstream.WithoutCertificate(r.api)
 }
 
 func (r *requester) postForm(ctx context.Context, to string, form url.Values, user, password string) (*Answer, error) {

@@ -22,7 +22,19 @@ const (
 	detailNoValue   = "signs_and_is_no_value"
 )
 
-var errScope = errors.New("another host, region or service than config.json has")
+// The errors for a request that this package does not sign.
+var (
+	errScope   = &Error{Code: policy.CodeNotSignable, Detail: detailScope}
+	errTooLong = &Error{Code: policy.CodeNotSignable, Detail: detailTooLong}
+	errKey     = &Error{Code: policy.CodeNotSignable, Detail: detailKey}
+)
+
+// signatureErrors are the errors for those of package sigv4.
+var signatureErrors = map[error]*Error{
+	sigv4.ErrChunks: {Code: policy.CodeChunkSigned}, sigv4.ErrPresigned: {Code: policy.CodePresigned},
+	sigv4.ErrAlgorithm: {Code: policy.CodeNotSignable, Detail: detailAlgorithm},
+	sigv4.ErrPath:      {Code: policy.CodeNotSignable, Detail: detailPath},
+}
 
 // ClaimSigner finds the credential whose key should sign the request. It removes the token name from the request, so
 // that swap does not replace it. allowed are the credentials that the request may use. Nil means that the request asks
@@ -92,18 +104,13 @@ func (m *Minter) SignRequest(ctx context.Context, c catalog.Credential, req *htt
 			signature, err = hex.DecodeString(digits)
 		}
 	}
-	for _, known := range []struct {
-		err          error
-		code, detail string
-	}{
-		{sigv4.ErrChunks, policy.CodeChunkSigned, ""}, {sigv4.ErrPresigned, policy.CodePresigned, ""},
-		{sigv4.ErrAlgorithm, policy.CodeNotSignable, detailAlgorithm}, {sigv4.ErrPath, policy.CodeNotSignable, detailPath},
-		{errScope, policy.CodeNotSignable, detailScope}, {errTooLong, policy.CodeNotSignable, detailTooLong},
-		{errKey, policy.CodeNotSignable, detailKey},
-	} {
-		if errors.Is(err, known.err) {
-			return nil, &Error{Name: c.Name, Code: known.code, Detail: known.detail}
+	for known, why := range signatureErrors {
+		if errors.Is(err, known) {
+			err = why
 		}
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		err = asError(c.Name, err)
 	}
 	return signature, err
 }

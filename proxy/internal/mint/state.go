@@ -3,7 +3,6 @@ package mint
 import (
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -11,13 +10,11 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 )
 
+// credentialState is the state of one credential. Minter.mu guards it.
 type credentialState struct {
-	name string
-	conf catalog.Credential
-	api  *catalog.API
-	kind kind
-
-	mu      sync.Mutex
+	name    string
+	conf    catalog.Credential
+	api     *catalog.API
 	gone    bool // another configuration has replaced it
 	serial  int  // grows with every login, logout and supplied value; a renewal that began with an older serial fails
 	kept    storedToken
@@ -35,8 +32,6 @@ type credentialState struct {
 // loadIfUnread takes over the stored value if the folder could not be opened before. It reports whether that value is
 // usable.
 func (s *credentialState) loadIfUnread(st *tokenStore, values *renewedvalues.Values, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.unread {
 		return false
 	}
@@ -128,7 +123,7 @@ func renewalTime(k storedToken) time.Time {
 	return k.Expires.Add(-ahead)
 }
 
-// isUsable reports whether the stored value has begun and not expired. The caller holds mu.
+// isUsable reports whether the stored value has begun and not expired.
 func (s *credentialState) isUsable(now time.Time) bool {
 	k := &s.kept
 	if k.Access == "" {
@@ -138,7 +133,7 @@ func (s *credentialState) isUsable(now time.Time) bool {
 	return k.Expires == nil || now.Before(*k.Expires) && now.After(k.Minted.Add(-skew))
 }
 
-// canTry reports whether an attempt may begin after earlier failures. The caller holds mu.
+// canTry reports whether an attempt may begin after earlier failures.
 func (s *credentialState) canTry(now time.Time) bool {
 	// If nextTry is further away than any pause, the clock went back.
 	return s.failed == nil || now.After(s.nextTry) || s.nextTry.Sub(now) > backoffEnded
