@@ -12,47 +12,25 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/firewall"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
 )
 
 // listenGateway listens on the sandbox's network first and then makes the container its gateway, so that nothing is
 // redirected to a port without a listener.
 func listenGateway(n slot.Network) (sandboxInputs, error) {
-	in, err := listenForAll(n.Proxy(), n.SlotOf)
-	if err != nil {
-		return in, err
-	}
 	if err := firewall.AddResolver(); err != nil {
-		return in, fmt.Errorf("gateway mode: %w", err)
+		return sandboxInputs{}, fmt.Errorf("gateway mode: %w", err)
 	}
-	if err := in.listenDNS(slot.SyntheticAddr); err != nil {
+	in, err := listenForAll(n.Proxy(), slot.SyntheticAddr, n.SlotOf)
+	if err != nil {
 		return in, err
 	}
 	_, err = firewall.Install(n)
 	return in, err
 }
 
-// listenPod listens at the proxy's address in a pod, which the init container has set up: see sandboxd hold --pod.
-func listenPod(n slot.Network) (sandboxInputs, error) {
-	in, err := listenForAll(n.Proxy(), n.SlotOf)
-	if err != nil {
-		return in, err
-	}
-	return in, in.listenDNS(n.Proxy())
-}
-
-// listenShared listens for many pods, at the address of the proxy's own pod. They reach it through a Service.
-func listenShared(at netip.Addr, pods *podslots.PodSlots) (sandboxInputs, error) {
-	in, err := listenForAll(at, pods.FindSlot)
-	if err != nil {
-		return in, err
-	}
-	in.anyAsks = true
-	return in, in.listenDNS(at)
-}
-
-// listenForAll listens on the ports that are always open, for every slot.
-func listenForAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (sandboxInputs, error) {
+// listenForAll listens on the ports that are always open, and for DNS, for every slot.
+func listenForAll(at, resolverAt netip.Addr, find func(netip.Addr) (slot.ID, bool)) (sandboxInputs, error) {
 	in := sandboxInputs{find: find, slots: []*slot.ID{nil}, open: newOpener(at, find)}
 	for _, port := range []uint16{80, 443} {
 		l, err := in.open(nil, port)
@@ -61,24 +39,19 @@ func listenForAll(at netip.Addr, find func(netip.Addr) (slot.ID, bool)) (sandbox
 		}
 		in.listeners = append(in.listeners, l)
 	}
-	return in, nil
-}
-
-func (in *sandboxInputs) listenDNS(a netip.Addr) error {
 	ctx := context.Background()
 	var lc net.ListenConfig
-	resolver := netip.AddrPortFrom(a, firewall.DNSPort).String()
-	l, err := lc.Listen(ctx, "tcp4", resolver)
+	dns := netip.AddrPortFrom(resolverAt, firewall.DNSPort).String()
+	l, err := lc.Listen(ctx, "tcp4", dns)
 	if err != nil {
-		return fmt.Errorf("listening for DNS: %w", err)
+		return in, fmt.Errorf("listening for DNS: %w", err)
 	}
-	in.streams = append(in.streams, l)
-	p, err := lc.ListenPacket(ctx, "udp4", resolver)
+	p, err := lc.ListenPacket(ctx, "udp4", dns)
 	if err != nil {
-		return fmt.Errorf("listening for DNS: %w", err)
+		return in, fmt.Errorf("listening for DNS: %w", err)
 	}
-	in.packets = append(in.packets, p)
-	return nil
+	in.dns = append(in.dns, resolver.Socket{Streams: l}, resolver.Socket{Packets: p})
+	return in, nil
 }
 
 // newOpener listens on a port of the proxy's address on the sandbox's network, and no other, for every slot. Below 1024

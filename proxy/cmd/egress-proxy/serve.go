@@ -280,8 +280,8 @@ func (d *daemon) assembleParts(
 		Known:   d.newHostCheck(in.find),
 		Allow:   in.newQueryLimit(),
 		Address: o.address,
-		Packets: in.packets, Streams: in.streams, PacketSlots: in.packetSlots, StreamSlots: in.streamSlots,
-		Asked: d.newQueryCheck(in.find, journal),
+		Sockets: in.dns,
+		Asked:   d.newQueryCheck(in.find, journal),
 	})
 	d.control = control.New(control.Config{
 		Leases: d.leases, Journal: journal, Current: d.reloader.Current, Broker: tunnel, Approvals: d.approvals,

@@ -11,19 +11,17 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/slotport"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/podslots"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/resolver"
 )
 
 // sandboxInputs are the sockets that the sandbox can reach.
 type sandboxInputs struct {
 	listeners []entrance.Listener
-	packets   []net.PacketConn
-	streams   []net.Listener
-	// packetSlots and streamSlots are the slots of packets and streams.
-	packetSlots, streamSlots []*slot.ID
-	find                     func(netip.Addr) (slot.ID, bool) // the slot of an address; nil if slots have own sockets
-	anyAsks                  bool                             // an address without a slot may query the resolver too
-	slots                    []*slot.ID                       // where further ports are opened, see ports.Config
-	open                     func(*slot.ID, uint16) (entrance.Listener, error)
+	dns       []resolver.Socket
+	find      func(netip.Addr) (slot.ID, bool) // the slot of an address; nil if slots have own sockets
+	anyAsks   bool                             // an address without a slot may query the resolver too
+	slots     []*slot.ID                       // where further ports are opened, see ports.Config
+	open      func(*slot.ID, uint16) (entrance.Listener, error)
 }
 
 // openSockets opens or inherits the sockets, and returns the mode of the control socket. pods are those that
@@ -36,10 +34,13 @@ func openSockets(
 		in, err := listenGateway(n)
 		return in, fileGateway, err
 	case modePod:
-		in, err := listenPod(n)
+		// The init container has set up the proxy's address in the pod: see sandboxd hold --pod.
+		in, err := listenForAll(n.Proxy(), n.Proxy(), n.SlotOf)
 		return in, fileOwner, err
 	case modeShared:
-		in, err := listenShared(o.inside, pods)
+		// Pods reach the address of the proxy's own pod through a Service.
+		in, err := listenForAll(o.inside, o.inside, pods.FindSlot)
+		in.anyAsks = true
 		return in, fileOwner, err
 	}
 	files, err := slot.InheritedFiles(getenv)
@@ -103,13 +104,13 @@ func (in *sandboxInputs) addFile(f slot.File) error {
 		if err != nil {
 			return err
 		}
-		in.streams, in.streamSlots = append(in.streams, l), append(in.streamSlots, &f.Slot)
+		in.dns = append(in.dns, resolver.Socket{Streams: l, Slot: &f.Slot})
 	case slot.DNSUDP:
 		p, err := net.FilePacketConn(f.File)
 		if err != nil {
 			return err
 		}
-		in.packets, in.packetSlots = append(in.packets, p), append(in.packetSlots, &f.Slot)
+		in.dns = append(in.dns, resolver.Socket{Packets: p, Slot: &f.Slot})
 	case slot.NetNS:
 		return errors.New("network namespaces are for sandboxd, not the proxy")
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/slot"
@@ -38,13 +39,18 @@ type Config struct {
 	Allow func(netip.Addr) bool
 	// Patience is the time that a TCP connection may take for a query, or be idle. Zero means 5 s.
 	Patience time.Duration
-	// Packets and Streams are the sockets to serve. Serve closes them.
-	Packets []net.PacketConn
-	Streams []net.Listener
-	// PacketSlots and StreamSlots are the slots of these sockets, if each socket has one.
-	PacketSlots, StreamSlots []*slot.ID
+	// Sockets are the sockets to serve. Serve closes them.
+	Sockets []Socket
 	// Asked, if not nil, is called with each queried name. The slot is nil if the address identifies it.
 	Asked func(seat *slot.ID, from netip.Addr, name string)
+}
+
+// Socket is a socket for packets or for streams.
+type Socket struct {
+	Packets net.PacketConn
+	Streams net.Listener
+	// Slot is the slot of the socket, or nil if the address of a client identifies the slot.
+	Slot *slot.ID
 }
 
 // Resolver serves DNS. Make one with New.
@@ -58,58 +64,37 @@ func New(c Config) *Resolver {
 	c.Patience = cmp.Or(c.Patience, tcpTimeout)
 	c.Address = cmp.Or(c.Address, slot.SyntheticAddr)
 	r := &Resolver{conf: c}
-	for i, p := range c.Packets {
-		r.servers = append(r.servers, &dns.Server{
-			PacketConn: p, Handler: socketHandler{r, slotAt(c.PacketSlots, i)}, UDPSize: udpSize,
-		})
-	}
-	for i, l := range c.Streams {
-		r.servers = append(r.servers, &dns.Server{
-			Listener: newBoundedListener(l, c.Allow), Handler: socketHandler{r, slotAt(c.StreamSlots, i)}, MaxTCPQueries: maxTCP,
-			ReadTimeout: c.Patience, WriteTimeout: c.Patience,
-			IdleTimeout: func() time.Duration { return c.Patience },
-		})
+	for _, s := range c.Sockets {
+		server := &dns.Server{PacketConn: s.Packets, Handler: socketHandler{r, s.Slot}, UDPSize: udpSize}
+		if s.Streams != nil {
+			server.Listener, server.MaxTCPQueries = newBoundedListener(s.Streams, c.Allow), maxTCP
+			server.ReadTimeout, server.WriteTimeout = c.Patience, c.Patience
+			server.IdleTimeout = func() time.Duration { return c.Patience }
+		}
+		r.servers = append(r.servers, server)
 	}
 	return r
 }
 
 // Serve answers until ctx ends. Then it returns nil. If a socket fails earlier, Serve returns an error.
 func (r *Resolver) Serve(ctx context.Context) error {
-	errs := make(chan error, len(r.servers))
+	g, serving := errgroup.WithContext(ctx)
 	for _, s := range r.servers {
-		go func() { errs <- s.ActivateAndServe() }()
+		g.Go(func() error { return cmp.Or(s.ActivateAndServe(), errors.New("the socket was closed")) })
 	}
-	var first error
-	running := len(r.servers)
-	select {
-	case <-ctx.Done():
-	case err := <-errs:
-		running--
-		if ctx.Err() == nil {
-			first = fmt.Errorf("serving DNS: %w", cmp.Or(err, errors.New("the socket was closed")))
+	<-serving.Done()
+	// Closing the sockets ends the servers.
+	for _, s := range r.servers {
+		if s.Listener != nil {
+			_ = s.Listener.Close()
+		} else {
+			_ = s.PacketConn.Close()
 		}
 	}
-	for _, c := range r.conf.Packets {
-		// Closing the sockets ends the servers.
-		_ = c.Close()
+	if err := g.Wait(); ctx.Err() == nil {
+		return fmt.Errorf("serving DNS: %w", err)
 	}
-	for _, l := range r.conf.Streams {
-		_ = l.Close()
-	}
-	for ; running > 0; running-- {
-		if err := <-errs; first == nil && ctx.Err() == nil {
-			first = err
-		}
-	}
-	return first
-}
-
-// slotAt returns the slot of a socket, or nil.
-func slotAt(slots []*slot.ID, i int) *slot.ID {
-	if i >= len(slots) {
-		return nil
-	}
-	return slots[i]
+	return nil
 }
 
 type socketHandler struct {

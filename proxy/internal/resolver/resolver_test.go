@@ -34,7 +34,7 @@ func startWith(t *testing.T, conf Config) (udp, tcp string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf.Packets, conf.Streams = []net.PacketConn{p}, []net.Listener{l}
+	conf.Sockets = []Socket{{Packets: p}, {Streams: l}}
 	r := New(conf)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -52,10 +52,7 @@ func startWith(t *testing.T, conf Config) (udp, tcp string) {
 func TestOddQueries(t *testing.T) {
 	var asked []string
 	own := slot.ID(3)
-	h := socketHandler{New(Config{Known: known, Asked: func(of *slot.ID, _ netip.Addr, name string) { asked = append(asked, fmt.Sprint(int(*of), " ", name)) }}), slotAt([]*slot.ID{&own}, 0)}
-	if slotAt([]*slot.ID{&own}, 1) != nil {
-		t.Error("a socket without a slot has one")
-	}
+	h := socketHandler{New(Config{Known: known, Asked: func(of *slot.ID, _ netip.Addr, name string) { asked = append(asked, fmt.Sprint(int(*of), " ", name)) }}), &own}
 	for name, c := range map[string]struct {
 		change func(*dns.Msg)
 		rcode  int // -1: no answer
@@ -98,7 +95,7 @@ func TestServeFails(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	testkit.Must(t, err)
 	testkit.Must(t, l.Close())
-	if err := New(Config{Packets: []net.PacketConn{p}, Streams: []net.Listener{l}}).Serve(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "serving DNS: ") {
+	if err := New(Config{Sockets: []Socket{{Packets: p}, {Streams: l}}}).Serve(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "serving DNS: ") {
 		t.Errorf("got %v", err)
 	}
 	if err := p.Close(); err == nil {
