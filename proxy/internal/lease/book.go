@@ -85,8 +85,7 @@ func (b *Table) BeginLease(id slot.ID, r proxyapi.Registration) (*Lease, error) 
 		return nil, fmt.Errorf("%w: dry_run: only runs have plans", proxyapi.ErrBadRegistration)
 	case !hasValidCanaries(r.Canaries):
 		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits",
-			proxyapi.ErrBadRegistration,
-			proxyapi.MaxCanaries, proxyapi.MinCanary, proxyapi.MaxCanary)
+			proxyapi.ErrBadRegistration, proxyapi.MaxCanaries, proxyapi.MinCanary, proxyapi.MaxCanary)
 	case kind == policy.KindNone:
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
 			proxyapi.ErrBadRegistration)
@@ -181,12 +180,11 @@ func (b *Table) EndLease(id slot.ID, generation uint64) (proxyapi.Receipt, error
 	s := &b.slots[id]
 	s.change.Lock()
 	defer s.change.Unlock()
-	s.mu.Lock()
-	l := s.lease
-	if l == nil || l.Generation != generation {
-		s.mu.Unlock()
-		return proxyapi.Receipt{}, fmt.Errorf("%w: generation %d does not", proxyapi.ErrFenced, generation)
+	l, err := b.FindLease(id, generation)
+	if err != nil {
+		return proxyapi.Receipt{}, err
 	}
+	s.mu.Lock()
 	s.lease = nil
 	s.mu.Unlock()
 	// Not under mu: end may wait as long as settle, and Attach must not.
@@ -268,13 +266,7 @@ func (b *Table) DrainReceipt(id slot.ID, generation uint64, run string) (proxyap
 // lease, and ErrFull if the lease has MaxConnections. The caller must call Lease.DetachConn after it has closed the
 // connection.
 func (b *Table) AttachConn(id slot.ID, c io.Closer) (*Lease, error) {
-	if !id.IsValid() {
-		return nil, ErrNone
-	}
-	s := &b.slots[id]
-	s.mu.Lock()
-	l := s.lease
-	s.mu.Unlock()
+	l := b.Holder(id)
 	if l == nil {
 		return nil, ErrNone
 	}
@@ -285,11 +277,7 @@ func (b *Table) AttachConn(id slot.ID, c io.Closer) (*Lease, error) {
 func (b *Table) ListLeases() []*Lease {
 	var out []*Lease
 	for i := range b.slots {
-		s := &b.slots[i]
-		s.mu.Lock()
-		l := s.lease
-		s.mu.Unlock()
-		if l != nil && l.ctx.Err() == nil {
+		if l := b.Holder(slot.ID(i)); l != nil && l.ctx.Err() == nil {
 			out = append(out, l)
 		}
 	}
@@ -299,15 +287,6 @@ func (b *Table) ListLeases() []*Lease {
 // Close ends every lease.
 func (b *Table) Close() {
 	for i := range b.slots {
-		s := &b.slots[i]
-		s.change.Lock()
-		s.mu.Lock()
-		l := s.lease
-		s.lease = nil
-		s.mu.Unlock()
-		if l != nil {
-			b.loseLease(l)
-		}
-		s.change.Unlock()
+		b.ResetSlot(slot.ID(i))
 	}
 }
