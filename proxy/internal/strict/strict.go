@@ -147,10 +147,10 @@ func (s *Conn) checkPiece() error {
 }
 
 func (s *Conn) checkRequestHead() (int, error) {
-	end, err := s.readUntil([]byte("\r\n\r\n"), MaxHead)
-	if errors.Is(err, errTooLong) {
+	end, err := s.readUntil([]byte("\r\n\r\n"), MaxHead, errHeadTooLong)
+	if errors.Is(err, errHeadTooLong) {
 		// net/http has a limit too, but would answer without a record of the refusal.
-		return s.refuseRequest(errHeadTooLong)
+		return s.refuseRequest(err)
 	}
 	if err != nil {
 		return 0, err
@@ -181,10 +181,7 @@ func (s *Conn) refuseRequest(why error) (int, error) {
 
 // checkChunkSize checks a size line: hexadecimal digits and CRLF, without an extension.
 func (s *Conn) checkChunkSize() (int, error) {
-	end, err := s.readUntil([]byte("\r\n"), maxChunkLine)
-	if errors.Is(err, errTooLong) {
-		return 0, errFraming
-	}
+	end, err := s.readUntil([]byte("\r\n"), maxChunkLine, errFraming)
 	if err != nil {
 		return 0, err
 	}
@@ -202,20 +199,16 @@ func (s *Conn) checkChunkSize() (int, error) {
 // checkChunkData passes on the arrived bytes of a chunk, and checks the CRLF after the chunk.
 func (s *Conn) checkChunkData() (int, error) {
 	if s.left > 2 {
-		if len(s.buf) == 0 {
-			if err := s.readMore(); err != nil {
-				return 0, err
-			}
+		if err := s.readAtLeast(1); err != nil {
+			return 0, err
 		}
 		// n leaves out the CRLF after the chunk: checkChunkData must check these two bytes before they pass.
 		n := int(min(int64(len(s.buf)), s.left-2))
 		s.left -= int64(n)
 		return n, nil
 	}
-	for len(s.buf) < 2 {
-		if err := s.readMore(); err != nil {
-			return 0, err
-		}
+	if err := s.readAtLeast(2); err != nil {
+		return 0, err
 	}
 	if s.buf[0] != '\r' || s.buf[1] != '\n' {
 		return 0, errFraming
@@ -226,20 +219,15 @@ func (s *Conn) checkChunkData() (int, error) {
 
 // checkTrailer checks the text after the last chunk: header lines and an empty line.
 func (s *Conn) checkTrailer() (int, error) {
-	for len(s.buf) < 2 {
-		if err := s.readMore(); err != nil {
-			return 0, err
-		}
+	if err := s.readAtLeast(2); err != nil {
+		return 0, err
 	}
 	// Without trailers one CRLF ends the body. The search below would continue into a pipelined request.
 	if s.buf[0] == '\r' && s.buf[1] == '\n' {
 		s.state = stateHead
 		return 2, nil
 	}
-	end, err := s.readUntil([]byte("\r\n\r\n"), maxTrailer)
-	if errors.Is(err, errTooLong) {
-		return 0, errFraming
-	}
+	end, err := s.readUntil([]byte("\r\n\r\n"), maxTrailer, errFraming)
 	if err != nil {
 		return 0, err
 	}
@@ -250,11 +238,9 @@ func (s *Conn) checkTrailer() (int, error) {
 	return end, nil
 }
 
-var errTooLong = errors.New("too long")
-
-// readUntil reads until it finds the separator. It returns the index after the separator, or errTooLong if the
-// separator is not within limit bytes.
-func (s *Conn) readUntil(sep []byte, limit int) (int, error) {
+// readUntil reads until it finds the separator. It returns the index after the separator, or tooLong if the separator
+// is not within limit bytes.
+func (s *Conn) readUntil(sep []byte, limit int, tooLong error) (int, error) {
 	from := 0
 	for {
 		window := s.buf[:min(len(s.buf), limit)]
@@ -262,7 +248,7 @@ func (s *Conn) readUntil(sep []byte, limit int) (int, error) {
 			return from + i + len(sep), nil
 		}
 		if len(window) >= limit {
-			return 0, errTooLong
+			return 0, tooLong
 		}
 		// The separator may be split over two reads.
 		from = max(0, len(window)-len(sep)+1)
@@ -270,6 +256,14 @@ func (s *Conn) readUntil(sep []byte, limit int) (int, error) {
 			return 0, err
 		}
 	}
+}
+
+// readAtLeast reads until buf has n bytes.
+func (s *Conn) readAtLeast(n int) (err error) {
+	for err == nil && len(s.buf) < n {
+		err = s.readMore()
+	}
+	return err
 }
 
 // readMore reads at least one byte. Errors are not sticky: an error may be a deadline that the server extends.
