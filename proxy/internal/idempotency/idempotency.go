@@ -49,13 +49,11 @@ func (k *Keys) BeginAttempt(tenant string, g Group) (key string, ended func(know
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a := openAttempt{tenant: tenant, group: g, key: rand.Text(), until: now.Add(keepTime)}
-	for i := range k.open {
+	same := func(o openAttempt) bool { return o.group == g && o.tenant == tenant && now.Before(o.until) }
+	if i := slices.IndexFunc(k.open, same); i >= 0 {
+		a = k.open[i]
 		// The attempt leaves the list while it runs, so that the same request beside it gets a new key.
-		if o := &k.open[i]; o.group == g && o.tenant == tenant && now.Before(o.until) {
-			a = *o
-			k.open = append(k.open[:i], k.open[i+1:]...)
-			break
-		}
+		k.open = slices.Delete(k.open, i, i+1)
 	}
 	var once sync.Once
 	return a.key, func(known bool) {
@@ -72,25 +70,15 @@ func (k *Keys) keepAttempt(a openAttempt) {
 	now := k.wallTime()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	first := 0
-	// The list is sorted by the end, so expired attempts are first.
-	for first < len(k.open) && !now.Before(k.open[first].until) {
-		first++
-	}
-	k.open = slices.Delete(k.open, 0, first)
+	k.open = slices.DeleteFunc(k.open, func(o openAttempt) bool { return !now.Before(o.until) })
 	if len(k.open) >= maxAttempts {
 		// One tenant must not push out the attempts of the others.
 		who := k.busiestTenant()
 		i := slices.IndexFunc(k.open, func(o openAttempt) bool { return o.tenant == who })
 		k.open = slices.Delete(k.open, i, i+1)
 	}
-	at := len(k.open)
-	for at > 0 && k.open[at-1].until.After(a.until) {
-		at--
-	}
-	k.open = append(k.open, openAttempt{})
-	copy(k.open[at+1:], k.open[at:])
-	k.open[at] = a
+	k.open = append(k.open, a)
+	slices.SortStableFunc(k.open, func(a, b openAttempt) int { return a.until.Compare(b.until) })
 }
 
 // busiestTenant returns the tenant with the most attempts. The caller holds the lock, and there is at least one

@@ -78,12 +78,15 @@ func (p *Ports) openMissing() {
 			if p.open[d] != nil {
 				continue
 			}
-			remove, err := p.openPort(seat, port)
+			l, err := p.conf.Open(seat, port)
 			if err == nil {
-				p.open[d] = remove
+				p.open[d], err = p.conf.Add(l)
+			}
+			if err == nil {
 				delete(p.failed, d)
 				continue
 			}
+			delete(p.open, d)
 			// Log a failure once, not at every retry.
 			if !p.failed[d] {
 				p.failed[d] = true
@@ -92,14 +95,6 @@ func (p *Ports) openMissing() {
 			}
 		}
 	}
-}
-
-func (p *Ports) openPort(seat *slot.ID, port uint16) (func(), error) {
-	l, err := p.conf.Open(seat, port)
-	if err != nil {
-		return nil, err
-	}
-	return p.conf.Add(l)
 }
 
 // RetryFailed retries ports that could not be opened, until ctx ends.

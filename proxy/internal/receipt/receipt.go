@@ -72,13 +72,9 @@ func (r *Recorder) SetAlarm(a proxyapi.Alarm) {
 
 // addHint keeps a new hint. The caller holds the lock.
 func (r *Recorder) addHint(h proxyapi.Hint) {
-	if len(r.r.Hints) >= MaxHints {
-		return
+	if len(r.r.Hints) < MaxHints && !slices.Contains(r.r.Hints, h) {
+		r.r.Hints = append(r.r.Hints, h)
 	}
-	if slices.Contains(r.r.Hints, h) {
-		return
-	}
-	r.r.Hints = append(r.r.Hints, h)
 }
 
 // CopyReceipt returns a copy of the receipt so far.

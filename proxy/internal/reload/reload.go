@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -139,7 +141,11 @@ func (r *Reloader) loadCatalog(soon bool) {
 		return
 	}
 	added := r.rememberSecrets(c)
-	minted := r.getMinted()
+	// Until a catalog had a minted credential, no search needs time for minted values, and no stream holds back bytes.
+	var minted *renewedvalues.Values
+	if r.mints {
+		minted = r.conf.Minted
+	}
 	scrubber, swapper := r.compileSearches(c)
 	next := &Snapshot{
 		Rules: policy.Rules{Catalog: c, YOLO: r.conf.YOLO,
@@ -188,15 +194,6 @@ func (r *Reloader) logProblems(problems catalog.Problems) {
 		r.log.LogAttrs(context.Background(), level, p.String(), logline.Tag("catalog"),
 			slog.String("severity", p.Severity.String()))
 	}
-}
-
-// getMinted returns the minted values. It returns nil as long as no catalog had a minted credential: until then no
-// search needs time for them, and no stream holds back bytes for them.
-func (r *Reloader) getMinted() *renewedvalues.Values {
-	if !r.mints {
-		return nil
-	}
-	return r.conf.Minted
 }
 
 // compileSearches returns the Scrubber and the Swapper of a catalog. They share their compiled values if both search
@@ -249,7 +246,8 @@ func listRemoved(old, now *catalog.Catalog) map[string]bool {
 	out := map[string]bool{}
 	for _, a := range old.APIs() {
 		b := now.API(a.Name)
-		if a.Active && (b == nil || !b.Active || !hasSameCredentials(a, b) || !hasAllHosts(a, b)) {
+		isLost := func(p catalog.HostPattern) bool { return !slices.Contains(b.Hosts, p) }
+		if a.Active && (b == nil || !b.Active || !hasSameCredentials(a, b) || slices.ContainsFunc(a.Hosts, isLost)) {
 			out[a.Name] = true
 		}
 	}
@@ -259,15 +257,6 @@ func listRemoved(old, now *catalog.Catalog) map[string]bool {
 func hasSameCredentials(a, b *catalog.API) bool {
 	return a.ClientCert.Equal(b.ClientCert) && slices.EqualFunc(a.Credentials, b.Credentials,
 		func(c, d catalog.Credential) bool { return c.IsSame(d) && slices.Equal(c.Surfaces, d.Surfaces) })
-}
-
-// hasAllHosts reports whether b still has every host pattern of a.
-func hasAllHosts(a, b *catalog.API) bool {
-	have := map[string]bool{}
-	for _, p := range b.Hosts {
-		have[p.String()] = true
-	}
-	return !slices.ContainsFunc(a.Hosts, func(p catalog.HostPattern) bool { return !have[p.String()] })
 }
 
 // newPublicCatalog returns the catalog without credentials.
@@ -375,6 +364,23 @@ func (r *Reloader) WatchFolder(ctx context.Context) {
 		case err := <-errs: // events were lost
 			r.log.LogAttrs(ctx, slog.LevelWarn, "watching apis/", logline.Tag("catalog"), slog.String("error", err.Error()))
 			soon.Reset(quietTime)
+		}
+	}
+}
+
+// addWatches adds apis/ and its folders to the watcher. The watcher drops removed folders.
+func (r *Reloader) addWatches(w *fsnotify.Watcher) {
+	if w == nil {
+		return
+	}
+	_ = w.Add(r.conf.Dir)
+	entries, err := os.ReadDir(r.conf.Dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			_ = w.Add(filepath.Join(r.conf.Dir, e.Name()))
 		}
 	}
 }
