@@ -24,31 +24,32 @@ func newMetrics() *Metrics {
 	m := &Metrics{
 		// The default registry would also have the metrics of libraries.
 		registry: prometheus.NewRegistry(),
-		exchanges: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "codeforge_proxy_exchanges_total", Help: "Exchanges by outcome and code.",
-		}, []string{"outcome", "code"}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "codeforge_proxy_exchange_seconds", Help: "Time from a request's head to the last byte of its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
 		}),
 	}
-	m.alarms = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "codeforge_proxy_alarms_total", Help: "Requests that carried a canary or a credential, by kind.",
-	}, []string{"kind"})
+	m.registry.MustRegister(m.seconds)
+	m.exchanges = m.addCounters("codeforge_proxy_exchanges_total", "Exchanges by outcome and code.", "outcome", "code")
+	m.alarms = m.addCounters("codeforge_proxy_alarms_total", "Requests that carried a canary or a credential, by kind.",
+		"kind")
 	for _, kind := range [...]string{proxyapi.AlarmCanary, proxyapi.AlarmCredential} {
 		m.alarms.WithLabelValues(kind) // so that the metric exists before the first alarm
 	}
-	done := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "codeforge_proxy_replacements_total", Help: "Credentials swapped in, credentials scrubbed, strings redacted.",
-	}, []string{"kind"})
+	done := m.addCounters("codeforge_proxy_replacements_total",
+		"Credentials swapped in, credentials scrubbed, strings redacted.", "kind")
 	m.swapped, m.sanitized = done.WithLabelValues("swapped"), done.WithLabelValues("sanitized")
 	m.redacted = done.WithLabelValues("redacted")
-	bytes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "codeforge_proxy_body_bytes_total", Help: "Bytes of bodies, up and down.",
-	}, []string{"direction"})
+	bytes := m.addCounters("codeforge_proxy_body_bytes_total", "Bytes of bodies, up and down.", "direction")
 	m.up, m.down = bytes.WithLabelValues("up"), bytes.WithLabelValues("down")
-	m.registry.MustRegister(m.exchanges, m.alarms, m.seconds, done, bytes)
 	return m
+}
+
+// addCounters adds counts with labels.
+func (m *Metrics) addCounters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(c)
+	return c
 }
 
 // AddGauge adds a value that is read when the metrics are fetched.
@@ -58,9 +59,7 @@ func (m *Metrics) AddGauge(name, help string, read func() float64) {
 
 // AddCounter adds a count.
 func (m *Metrics) AddCounter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	m.registry.MustRegister(c)
-	return c
+	return m.addCounters(name, help).WithLabelValues()
 }
 
 // NewMetricsHandler serves the metrics in the Prometheus text format.
