@@ -30,14 +30,6 @@ func (d *daemon) openLedger(o options, set settings.Settings) (err error) {
 	return nil
 }
 
-// appendToLedger writes to the ledger, if there is one.
-func (d *daemon) appendToLedger(e ledger.Entry) error {
-	if d.ledger == nil {
-		return nil
-	}
-	return d.ledger.AppendRecord(e)
-}
-
 // writeCheckpoint brings the ledger to the disk, and returns its short form, or nothing.
 func (d *daemon) writeCheckpoint(run string) string {
 	if d.ledger == nil {
@@ -55,7 +47,7 @@ func (d *daemon) newIntentWriter(set settings.Settings) func(ledger.Sending) err
 	if set.Audit != "required" {
 		return nil
 	}
-	return func(s ledger.Sending) error { return d.appendToLedger(ledger.Entry{Sending: &s}) }
+	return func(s ledger.Sending) error { return d.ledger.AppendRecord(ledger.Entry{Sending: &s}) }
 }
 
 // logUncounted logs that the use of limits cannot be stored.

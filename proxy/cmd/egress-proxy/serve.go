@@ -197,17 +197,13 @@ func (d *daemon) assembleParts(
 	if err := d.openLedger(o, set); err != nil {
 		return err
 	}
-	journals := receipt.Config{Log: d.log, Clean: clean}
-	if d.ledger != nil {
-		journals.Ledger = d.ledger.AppendRecord
-	}
-	journal := receipt.NewJournal(journals)
+	journal := receipt.NewJournal(receipt.Config{Log: d.log, Clean: clean, Ledger: d.ledger.AppendRecord})
 	var handler *egress.Egress
 	d.values = renewedvalues.New(nil)
 	d.minter = mint.New(mint.Config{
 		Transport: pool, Values: d.values, Dir: o.tokens, APIs: o.apis, UserAgent: set.UserAgent, Log: d.log,
 		Login: func(name string, out bool) {
-			_ = d.appendToLedger(ledger.Entry{Login: &ledger.Login{Name: name, Out: out}})
+			_ = d.ledger.AppendRecord(ledger.Entry{Login: &ledger.Login{Name: name, Out: out}})
 		},
 	})
 	prepare := func(c *catalog.Catalog) {
@@ -250,7 +246,7 @@ func (d *daemon) assembleParts(
 		},
 		Decided: func(one ledger.Decision) {
 			one.Method, one.URL = clean(one.Method), clean(one.URL)
-			_ = d.appendToLedger(ledger.Entry{Decision: &one})
+			_ = d.ledger.AppendRecord(ledger.Entry{Decision: &one})
 		},
 	})
 	limits, err := d.openLimits(filepath.Join(o.tokens, "limits"))
@@ -295,12 +291,7 @@ func (d *daemon) assembleParts(
 	journal.Metrics().AddGauge("codeforge_proxy_memory_bytes", "Bytes of the memory budget that requests have taken.",
 		func() float64 { return float64(memory.UsedBytes()) })
 	journal.Metrics().AddGauge("codeforge_audit_records_lost", "Records that the ledger could not take since the start.",
-		func() float64 {
-			if d.ledger == nil {
-				return 0
-			}
-			return float64(d.ledger.LostCount())
-		})
+		func() float64 { return float64(d.ledger.LostCount()) })
 	journal.Metrics().AddGauge("codeforge_proxy_leases", "Slots with a run or an MCP server.",
 		func() float64 { return float64(len(d.leases.ListLeases())) })
 	journal.Metrics().AddGauge("codeforge_proxy_broker_connected",
