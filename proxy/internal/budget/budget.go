@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 )
 
@@ -81,14 +82,9 @@ func (l *Counter) Load() error {
 // StoreEverySecond stores the counts once a second if they have changed, until ctx ends, and once more then. It calls
 // failed for the first of several failures.
 func (l *Counter) StoreEverySecond(ctx context.Context, failed func(error)) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for done, failing := false, false; !done; {
-		select {
-		case <-ctx.Done():
-			done = true
-		case <-tick.C:
-		}
+	failing := false
+	for isActive := true; isActive; {
+		isActive = timing.WaitFor(ctx, time.Second)
 		err := l.storeCounts()
 		if err != nil && !failing { // not each second while the disk is full
 			failed(err)

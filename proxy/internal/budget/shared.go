@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/database"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 )
@@ -64,10 +65,7 @@ func (s SharedCounter) changeUses(
 	ctx context.Context, by shareddb.Run, needs []Need, change func(map[string]*limitUse, time.Time),
 ) error {
 	// All proxies lock rows in the same order. Otherwise two proxies could wait for each other forever.
-	keys := make([]string, len(needs))
-	for i, n := range needs {
-		keys[i] = n.Key
-	}
+	keys := convert.Each(needs, func(n Need) string { return n.Key })
 	slices.Sort(keys)
 	return s.turns.TransactInTurn(ctx, s.db, by, func(ctx context.Context, tx *sql.Tx) error {
 		uses, now := map[string]*limitUse{}, time.Time{}
