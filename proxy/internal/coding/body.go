@@ -2,6 +2,7 @@ package coding
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"net/http"
 	"strconv"
@@ -14,7 +15,8 @@ import (
 // advance. A longer body that may change leaves without a length.
 const ExactUpTo = 256 << 10
 
-// Body is a body that is read through a chain of readers. Its error is sticky. Close may be called while Read waits.
+// Body is a body that is read through a chain of readers. Each step that reads or changes the text adds a reader on top.
+// Its error is sticky. Close may be called while Read waits.
 type Body struct {
 	src   io.ReadCloser
 	mu    sync.Mutex
@@ -26,13 +28,50 @@ type Body struct {
 // NewBody returns a chain with only src.
 func NewBody(src io.ReadCloser) *Body { return &Body{src: src, top: src} }
 
-// AddReader puts a reader on top of the chain. If the reader has a Stop method, Close calls it. Call AddReader before
-// the first Read.
+// BodyOf returns the chain of a request's body, or nil if the request has no body. Only BodyOf and SplitBody replace the
+// body of a request.
+func BodyOf(req *http.Request) *Body {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil
+	}
+	b, ok := req.Body.(*Body)
+	if !ok {
+		b = NewBody(req.Body)
+		req.Body = b
+	}
+	return b
+}
+
+// SplitBody returns a request's body and begins a new chain on top of it. After a reader of the new chain failed, the
+// caller can still read the rest below.
+func SplitBody(req *http.Request) io.ReadCloser {
+	below := req.Body
+	if below != nil && below != http.NoBody {
+		req.Body = NewBody(below)
+	}
+	return below
+}
+
+// AddReader puts a reader on top of the chain. If the reader has a Stop method, Close calls it. The caller must not call
+// AddReader while Read waits.
 func (b *Body) AddReader(wrap func(io.Reader) io.Reader) {
 	b.top = wrap(b.top)
 	if s, ok := b.top.(interface{ Stop() }); ok {
 		b.stops = append(b.stops, s)
 	}
+}
+
+// AddObserver calls see with each piece that leaves the present top of the chain.
+func (b *Body) AddObserver(see func(p []byte)) {
+	b.AddReader(func(src io.Reader) io.Reader { return io.TeeReader(src, observer(see)) })
+}
+
+// observer is a Writer that never fails.
+type observer func(p []byte)
+
+func (o observer) Write(p []byte) (int, error) {
+	o(p)
+	return len(p), nil
 }
 
 // AddDecoder puts a decoder for the encodings on top of the chain.
@@ -102,32 +141,46 @@ func (b *Body) Close() error {
 	return err
 }
 
-// ReadAhead makes body the request's body. It reads a short body of known length to its end, so that the new length and
-// any error are known before the request leaves.
+// putBack puts text that was read back before the rest. end is the error after the text, or nil for the rest.
+func (b *Body) putBack(text []byte, end error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	rest := b.top
+	if end = cmp.Or(end, b.err); end != nil {
+		rest = endReader{end}
+	}
+	b.top, b.err = io.MultiReader(bytes.NewReader(text), rest), nil
+}
+
+// endReader is a reader at its end.
+type endReader struct{ err error }
+
+func (e endReader) Read([]byte) (int, error) { return 0, e.err }
+
+// ReadAhead reads a short body of known length to its end, so that the new length and any error are known before the
+// request leaves. The caller has added its readers to the chain of BodyOf.
 //
 // For more than membudget.Free decoded bytes, ReadAhead takes memory of the request's account. A longer body streams,
 // and keeps its length unless changes is true.
-func ReadAhead(req *http.Request, body *Body, changes bool) error {
-	// GetBody would return the body before its change.
-	req.Body, req.GetBody = body, nil
+func ReadAhead(req *http.Request, changes bool) error {
+	body := BodyOf(req)
+	req.GetBody = nil // it would return the text before the change
 	if req.ContentLength > 0 && req.ContentLength <= ExactUpTo {
 		data, whole, err := body.readTopWhole()
 		if err == nil && !whole {
 			data, err = membudget.FromContext(req.Context()).ReadAll(req.Context(), body, 2*ExactUpTo, 2*ExactUpTo)
 		}
 		if err != nil {
-			// A caller that continues after an error must not send only the rest.
-			body.mu.Lock()
-			defer body.mu.Unlock()
-			body.err = err
+			body.putBack(nil, err) // a caller that continues must not send only the rest
 			return err
 		}
 		// ReadAll stops at the bound, so a full buffer means that more may follow.
 		if whole || len(data) < 2*ExactUpTo {
-			setExactBody(req, body, data)
+			body.putBack(data, io.EOF)
+			setExactLength(req, data)
 			return nil
 		}
-		req.Body = prefixedBody{io.MultiReader(bytes.NewReader(data), body), body}
+		body.putBack(data, nil)
 		changes = true
 	}
 	// Go sends a request of unknown length in chunks.
@@ -142,35 +195,27 @@ func ReadAhead(req *http.Request, body *Body, changes bool) error {
 // and the text is longer than limit. For a body of more than membudget.Free bytes, it first takes cost bytes of the
 // request's account.
 func PeekBody(req *http.Request, limit, cost int) (text []byte, whole bool, err error) {
-	body := req.Body
-	if body == nil || body == http.NoBody {
+	body := BodyOf(req)
+	if body == nil {
 		return nil, true, nil
 	}
 	held := membudget.FromContext(req.Context())
 	if text, err = held.ReadAll(req.Context(), body, int64(limit)+1, int64(cost)); err != nil {
 		return nil, false, err
 	}
-	if whole = len(text) <= limit; whole {
-		req.Body = prefixedBody{bytes.NewReader(text), body}
-	} else {
-		req.Body = prefixedBody{io.MultiReader(bytes.NewReader(text), body), body}
+	if len(text) <= limit {
+		body.putBack(text, io.EOF)
+		return text, true, nil
 	}
-	return text, whole, nil
+	body.putBack(text, nil)
+	return text, false, nil
 }
 
-// setExactBody makes data the whole body, which can be sent again after a failure.
-func setExactBody(req *http.Request, body io.Closer, data []byte) {
+// setExactLength announces the length of a whole body, which can be sent again after a failed connection.
+func setExactLength(req *http.Request, data []byte) {
 	req.ContentLength = int64(len(data))
 	if req.Header.Get("Content-Length") != "" {
 		req.Header.Set("Content-Length", strconv.Itoa(len(data)))
 	}
-	req.Body = prefixedBody{bytes.NewReader(data), body}
-	// The rewritten bytes can be sent again after a failed connection.
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
-}
-
-// prefixedBody reads from one source and closes another.
-type prefixedBody struct {
-	io.Reader
-	io.Closer
 }

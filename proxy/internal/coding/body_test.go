@@ -30,9 +30,9 @@ func TestAheadMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := NewBody(req.Body)
+		body := BodyOf(req)
 		body.AddDecoder([]string{"gzip"})
-		return req, ReadAhead(req, body, true)
+		return req, ReadAhead(req, true)
 	}
 	budget := membudget.New(64 << 20)
 	req, err := ahead(t, budget, 0)
@@ -64,9 +64,9 @@ func TestAheadBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := NewBody(req.Body)
+		body := BodyOf(req)
 		body.AddDecoder([]string{"gzip"})
-		err = ReadAhead(req, body, false)
+		err = ReadAhead(req, false)
 		got, later := io.ReadAll(req.Body)
 		if want := map[bool]int64{true: int64(len(text)), false: -1}[more < 0]; err != nil || later != nil || !bytes.Equal(got, text) || req.ContentLength != want {
 			t.Errorf("%d bytes more than the bound: got %d, announced %d: %v, %v", more, len(got), req.ContentLength, err, later)

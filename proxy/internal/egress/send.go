@@ -8,6 +8,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/convert"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
@@ -69,7 +70,7 @@ func (x *exchange) putCredentials() error {
 		signs = mint.ClaimSigner(out, o.Allowed)
 	}
 	// From here on the request holds credentials, so searchRefused must not search it again.
-	x.guarded, x.rest = true, out.Body
+	x.guarded, x.rest = true, coding.SplitBody(out)
 	// Swapping removes a Range header if the response may show a credential; the hint tells the code why.
 	ranged := len(swap.ListRangeHeaders(out)) > 0
 	defer func() { x.ranged = ranged && len(swap.ListRangeHeaders(out)) == 0 }()

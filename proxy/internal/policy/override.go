@@ -76,9 +76,8 @@ func decodeBody(r *http.Request, encodings []string) {
 	if len(encodings) == 0 {
 		return
 	}
-	body := coding.NewBody(r.Body)
-	body.AddDecoder(encodings)
-	r.Body, r.ContentLength = body, -1
+	coding.BodyOf(r).AddDecoder(encodings)
+	r.ContentLength = -1
 	r.Header.Del("Content-Encoding")
 	r.Header.Del("Content-Length")
 }
@@ -95,14 +94,11 @@ func scanOther(r *http.Request, encodings []string, err error, permits func(stri
 	case slices.Contains(encodings, "deflate") || coding.NeedsLargeWindow(encodings):
 		decodeBody(r, encodings)
 	default:
-		body := coding.NewBody(r.Body)
-		body.AddWatcher(func(copied *coding.Body) {
+		coding.BodyOf(r).AddWatcher(func(copied *coding.Body) {
 			copied.AddDecoder(encodings)
-			copied.AddReader(func(src io.Reader) io.Reader {
-				return &scannedBody{ReadCloser: io.NopCloser(src), scanner: look, left: -1}
-			})
+			copied.AddReader(func(src io.Reader) io.Reader { return &scannedReader{src: src, scanner: look, left: -1} })
 		})
-		return coding.ReadAhead(r, body, false)
+		return coding.ReadAhead(r, false)
 	}
 	attachScanner(r, look)
 	return nil
@@ -150,14 +146,13 @@ func scanParts(r *http.Request, kind formdata.Type, permits func(string) bool) e
 	r.Header["Content-Type"] = []string{to.String()}
 	// A longer body streams, and the server gets its length before the proxy has read it.
 	exact := r.ContentLength > coding.ExactUpTo && len(to.Boundary()) == len(kind.Boundary())
-	body := coding.NewBody(r.Body)
-	body.AddReader(func(src io.Reader) io.Reader {
+	coding.BodyOf(r).AddReader(func(src io.Reader) io.Reader {
 		return formdata.NewReader(src, formdata.Config{From: kind, To: to, Exact: exact,
 			Open: func(p *formdata.Part, content io.Reader) (io.Reader, error) {
 				return openPart(kind, p, content, permits)
 			}})
 	})
-	return coding.ReadAhead(r, body, !exact)
+	return coding.ReadAhead(r, !exact)
 }
 
 // openPart refuses a part that overrides the method. Outside multipart/form-data, a file name or Content-ID may name
@@ -191,9 +186,9 @@ type bodyScanner interface {
 	scanEnd() error
 }
 
-// scannedBody is a body whose Read fails if its scanner does, at the latest before the last byte.
-type scannedBody struct {
-	io.ReadCloser
+// scannedReader is a reader of a body. Read fails if its scanner does, at the latest before the last byte.
+type scannedReader struct {
+	src     io.Reader
 	scanner bodyScanner
 	left    int64 // bytes until the end, or negative if unknown
 	err     error
@@ -204,14 +199,14 @@ func attachScanner(r *http.Request, s bodyScanner) {
 	if left <= 0 {
 		left = -1
 	}
-	r.Body = &scannedBody{ReadCloser: r.Body, scanner: s, left: left}
+	coding.BodyOf(r).AddReader(func(src io.Reader) io.Reader { return &scannedReader{src: src, scanner: s, left: left} })
 }
 
-func (g *scannedBody) Read(p []byte) (int, error) {
+func (g *scannedReader) Read(p []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
 	}
-	n, err := g.ReadCloser.Read(p)
+	n, err := g.src.Read(p)
 	bad := g.scanner.scanText(p[:n])
 	if g.left > 0 {
 		g.left -= int64(n)

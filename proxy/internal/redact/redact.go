@@ -120,14 +120,14 @@ func (r *Redactor) redactHeaders(h http.Header, report *Report) {
 // redactBody redacts a body while it streams. An encoded body leaves decoded. A body in an unknown encoding is searched
 // undecoded. Errors occur when the body is read.
 func (r *Redactor) redactBody(req *http.Request, how framing.Kind, report *Report) {
-	if req.Body == nil || req.Body == http.NoBody {
+	b := coding.BodyOf(req)
+	if b == nil {
 		return
 	}
 	encodings, err := coding.Parse(req.Header)
 	if err == nil {
 		req.Header.Del("Content-Encoding")
 	}
-	b := coding.NewBody(req.Body)
 	b.AddDecoder(encodings)
 	redacted := func(src io.Reader) io.Reader {
 		return r.set.NewReader(src, func(int) (string, error) { report.n.Add(1); return Mark, nil })
@@ -135,7 +135,7 @@ func (r *Redactor) redactBody(req *http.Request, how framing.Kind, report *Repor
 	// Decode first: a string in an encoded body would not be found.
 	b.AddReader(func(src io.Reader) io.Reader { return how.WrapMessages(src, redacted) })
 	// Reading the body later returns the same error.
-	if err := coding.ReadAhead(req, b, true); err != nil {
+	if err := coding.ReadAhead(req, true); err != nil {
 		req.ContentLength = -1
 		req.Header.Del("Content-Length")
 	}

@@ -18,7 +18,8 @@ var ErrEncoding = errors.New("the request's content encoding is broken")
 // encoding and the length. The body is searched for values and names in any case.
 func (x *requestRewrite) rewriteBody() error {
 	req := x.req
-	if req.Body == nil || req.Body == http.NoBody {
+	b := coding.BodyOf(req)
+	if b == nil {
 		return nil
 	}
 	encodings, err := coding.Parse(req.Header)
@@ -29,12 +30,11 @@ func (x *requestRewrite) rewriteBody() error {
 	swaps := !x.o.Insecure && slices.ContainsFunc(x.o.Allowed, func(c catalog.Credential) bool {
 		return slices.ContainsFunc(c.Surfaces, func(s catalog.Surface) bool { return s.Kind == catalog.SurfaceBody })
 	})
-	b := coding.NewBody(req.Body)
 	if len(encodings) > 0 && !swaps {
 		// Search a decoded copy, so that the request leaves in its original encoding.
 		b.AddWatcher(func(copied *coding.Body) { x.buildChain(copied, encodings, false) })
 		b.AddReader(func(r io.Reader) io.Reader { return plainErrors{r} })
-		return coding.ReadAhead(req, b, false)
+		return coding.ReadAhead(req, false)
 	}
 	if swaps && err == nil {
 		if err := x.readContentType(); err != nil {
@@ -49,7 +49,7 @@ func (x *requestRewrite) rewriteBody() error {
 	if swaps {
 		DropRange(req)
 	}
-	return coding.ReadAhead(req, b, swaps)
+	return coding.ReadAhead(req, swaps)
 }
 
 // DropRange removes the headers that ask for a range, so that the server answers with the whole body. A range could cut
