@@ -15,8 +15,8 @@ import (
 // advance. A longer body that may change leaves without a length.
 const ExactUpTo = 256 << 10
 
-// Body is a body that is read through a chain of readers. Each step that reads or changes the text adds a reader on top.
-// Its error is sticky. Close may be called while Read waits.
+// Body is a body that is read through a chain of readers. Each step that reads or changes the text adds a reader on
+// top. The error of Read is sticky. Close may be called while Read waits.
 type Body struct {
 	src   io.ReadCloser
 	mu    sync.Mutex
@@ -28,8 +28,8 @@ type Body struct {
 // NewBody returns a chain with only src.
 func NewBody(src io.ReadCloser) *Body { return &Body{src: src, top: src} }
 
-// BodyOf returns the chain of a request's body, or nil if the request has no body. Only BodyOf and SplitBody replace the
-// body of a request.
+// BodyOf returns the chain of a request's body, or nil if the request has no body. The chain becomes the body. The
+// steps of an exchange replace a body only with BodyOf and SplitBody.
 func BodyOf(req *http.Request) *Body {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
@@ -52,8 +52,8 @@ func SplitBody(req *http.Request) io.ReadCloser {
 	return below
 }
 
-// AddReader puts a reader on top of the chain. If the reader has a Stop method, Close calls it. The caller must not call
-// AddReader while Read waits.
+// AddReader puts a reader on top of the chain. If the reader has a Stop method, Close calls it. The caller must not
+// call AddReader while Read waits.
 func (b *Body) AddReader(wrap func(io.Reader) io.Reader) {
 	b.top = wrap(b.top)
 	if s, ok := b.top.(interface{ Stop() }); ok {

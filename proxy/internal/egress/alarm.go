@@ -51,16 +51,16 @@ func RaiseAlarm(j *receipt.Journal, l *lease.Lease, c swap.CarriedValue, method,
 	}
 }
 
-// raiseAlarmOnce calls RaiseAlarm for this exchange, at most once. It is safe for concurrent use: another goroutine may
+// raiseAlarm calls RaiseAlarm for this exchange, at most once. It is safe for concurrent use: another goroutine may
 // search a body.
-func (x *exchange) raiseAlarmOnce(c swap.CarriedValue) {
-	x.alarm.Do(func() {
+func (x *exchange) raiseAlarm(c swap.CarriedValue) {
+	x.from.alarm.Do(func() {
 		method := x.note.Method
 		// An alarm is shown to people and kept: a method that the code invented could carry text into it.
 		if !slices.Contains(usualMethods, method) {
 			method = ""
 		}
-		RaiseAlarm(x.conf.Journal, x.lease, c, method, x.note.Host)
+		RaiseAlarm(x.conf.Journal, x.from.lease, c, method, x.note.Host)
 	})
 }
 
@@ -70,37 +70,34 @@ func (x *exchange) searchRefused(r *http.Request) {
 	if x.note.Outcome != proxyapi.OutcomeDenied || x.note.Code == policy.CodeCredentialSent {
 		return
 	}
-	guard := x.guard
+	guard, host := x.snap.guard, x.request.Host
 	// Code can hide a secret in a host name, or in the part that a wildcard matches.
-	for _, name := range [...]string{x.conn.Host().Name(), r.Host, x.host.Name()} {
-		if c, ok := guard.SearchName(chosenHostPart(name, x.snap.Rules.Catalog.ListHolders(x.host)), "host"); ok {
-			x.raiseAlarmOnce(c)
+	for _, name := range [...]string{x.from.conn.Host().Name(), r.Host, host.Name()} {
+		if c, ok := guard.SearchName(chosenHostPart(name, x.snap.Rules.Catalog.ListHolders(host)), "host"); ok {
+			x.raiseAlarm(c)
 			return
 		}
 	}
 	req := r
 	switch {
-	case x.guarded: // already searched before the swap, except for the rest of the body
+	case x.creds.searched: // already searched before the swap, except for the rest of the body
 		req = &http.Request{
-			URL: new(url.URL), Header: http.Header{"Content-Encoding": r.Header["Content-Encoding"]}, Body: x.rest,
+			URL: new(url.URL), Header: http.Header{"Content-Encoding": r.Header["Content-Encoding"]}, Body: x.creds.rest,
 		}
-	case x.out != nil:
-		req = x.out
+	case x.msg.out != nil:
+		req = x.msg.out
 	}
-	hasBody := req.Body != nil && req.Body != http.NoBody
-	if hasBody && !x.takeWindows(coding.Parse(req.Header)) {
-		req.Header.Del("Content-Encoding") // without memory for the decoder, the body is searched as it came
-	}
-	if hasBody {
+	if req.Body != nil && req.Body != http.NoBody {
+		if !takeWindows(x.ctx, req.Header, coding.Parse) {
+			req.Header.Del("Content-Encoding") // without memory for the decoder, the body is searched as it came
+		}
 		rc := http.NewResponseController(x.w.ResponseWriter)
 		// A client that stops sending would hold the exchange open.
 		_ = rc.SetReadDeadline(time.Now().Add(searchTime))
 		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	}
-	if x.up != nil {
-		defer x.up.n.Store(x.up.n.Load()) // bytes read here do not leave, so they do not count as sent
-	}
+	defer x.msg.received.Store(x.msg.received.Load()) // bytes read here do not leave, so they do not count as sent
 	if c, ok := guard.SearchRequest(req, "", searchedBody); ok {
-		x.raiseAlarmOnce(c)
+		x.raiseAlarm(c)
 	}
 }

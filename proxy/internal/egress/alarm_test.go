@@ -329,3 +329,25 @@ func TestNoAlarmForNames(t *testing.T) {
 		}
 	}
 }
+
+// TestAlarmBehindMistake: a canary in the part of a body behind a mistake, at which the search for token names stopped,
+// is an alarm.
+// Promise: canaries
+func TestAlarmBehindMistake(t *testing.T) {
+	r := newRig(t, setup{apis: map[string]string{"demo": fieldAPI}})
+	r.upstreams.https(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request left") }))
+	end := r.beginWith(1, canary)
+	text := "--x\r\nContent-Disposition: form-data; name=\"k\"; name=\"k\"\r\n\r\n" + tokenName + "\r\n" +
+		"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + strings.Repeat("filler ", 30<<10) + canary + "\r\n--x--\r\n"
+	q, err := http.NewRequest(http.MethodPost, "https://"+demoHost+"/", strings.NewReader(text))
+	check(t, err)
+	q.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+	if resp, err := r.client(false).Do(q); err == nil {
+		if got := refusal(t, resp); got.Code != policy.CodeAmbiguous {
+			t.Errorf("%+v", got)
+		}
+	}
+	if rec := end(); rec.Alarm == nil || rec.Alarm.Kind != proxyapi.AlarmCanary || rec.Alarm.In != "body" {
+		t.Errorf("receipt %+v", rec.Alarm)
+	}
+}

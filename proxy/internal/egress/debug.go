@@ -1,13 +1,14 @@
 package egress
 
 import (
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 )
 
 // maxPayload is how many bytes of a body DEBUG_MODE logs.
@@ -20,9 +21,9 @@ type debugPayloads struct {
 	up, down          bodyStart
 }
 
-// bodyStart keeps the first bytes of a body, twice as many as are logged. So a string that must not be logged is found
-// whole even if the log cuts it.
+// bodyStart keeps the first bytes of a body.
 type bodyStart struct {
+	most int
 	mu   sync.Mutex
 	data []byte
 }
@@ -30,7 +31,7 @@ type bodyStart struct {
 func (c *bodyStart) addBytes(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.data = append(c.data, p[:min(len(p), 2*maxPayload-len(c.data))]...)
+	c.data = append(c.data, p[:min(len(p), c.most-len(c.data))]...)
 }
 
 // cleanText returns the text to log, cleaned before it is cut.
@@ -41,39 +42,17 @@ func (c *bodyStart) cleanText(clean func(string) string) string {
 	return text[:min(len(text), maxPayload)]
 }
 
-// tappedBody is a body that shows each piece to tap after it was read.
-type tappedBody struct {
-	io.ReadCloser
-	tap func(p []byte)
-}
-
-func (b *tappedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.tap(p[:n])
-	return n, err
-}
-
-// debugRequest keeps the beginning of a request for the log.
-func (x *exchange) debugRequest() error {
-	if !x.conf.Debug {
+// keepForLog keeps the beginning of the request, if debug is on.
+func (m *requestMessage) keepForLog(debug bool) error {
+	if !debug {
 		return nil
 	}
-	out := x.out
-	x.debug = &debugPayloads{request: formatHead(out.Header)}
-	if out.Body != nil && out.Body != http.NoBody {
-		out.Body = &tappedBody{out.Body, x.debug.up.addBytes}
+	// Twice as many bytes as are logged: a string that must not be logged is found whole even if the log cuts it.
+	m.debug = &debugPayloads{
+		request: formatHead(m.out.Header), up: bodyStart{most: 2 * maxPayload}, down: bodyStart{most: 2 * maxPayload},
 	}
-	return nil
-}
-
-// debugResponse keeps the beginning of an answer for the log.
-func (x *exchange) debugResponse(resp *http.Response) error {
-	if x.debug == nil {
-		return nil
-	}
-	x.debug.response = formatHead(resp.Header)
-	if resp.Body != nil {
-		resp.Body = &tappedBody{resp.Body, x.debug.down.addBytes}
+	if body := coding.BodyOf(m.out); body != nil {
+		body.AddObserver(m.debug.up.addBytes)
 	}
 	return nil
 }
@@ -89,15 +68,13 @@ func formatHead(h http.Header) string {
 	return b.String()
 }
 
-// logPayloads writes both payloads.
-func (x *exchange) logPayloads() {
-	p := x.debug
+// writeLog logs both payloads. status is that of the answer.
+func (p *debugPayloads) writeLog(to *slog.Logger, n *receipt.Note, status int, clean func(string) string) {
 	if p == nil {
 		return
 	}
-	log := x.conf.Log.With(logline.Tag("debug"), slog.String("run", x.note.Run))
-	log.Debug(">>> "+x.note.Method+" "+x.note.URL, slog.String("head", p.request),
-		slog.String("body", p.up.cleanText(x.cleanForLog)))
-	log.Debug("<<< "+x.note.URL, slog.Int("status", x.w.status), slog.String("head", p.response),
-		slog.String("body", p.down.cleanText(x.cleanForLog)))
+	log := to.With(logline.Tag("debug"), slog.String("run", n.Run))
+	log.Debug(">>> "+n.Method+" "+n.URL, slog.String("head", p.request), slog.String("body", p.up.cleanText(clean)))
+	log.Debug("<<< "+n.URL, slog.Int("status", status), slog.String("head", p.response),
+		slog.String("body", p.down.cleanText(clean)))
 }

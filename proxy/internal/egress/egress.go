@@ -9,8 +9,10 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
@@ -80,16 +82,26 @@ func (e *Egress) InFlight() int {
 	return len(e.flight)
 }
 
+// trackExchange makes an exchange count as under way, or not.
+func (e *Egress) trackExchange(x *exchange, underWay bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if delete(e.flight, x); underWay {
+		e.flight[x] = struct{}{}
+	}
+}
+
 // CutStale ends the exchanges that a reload made stale. If the reload brought new credentials, it ends all exchanges
 // with an earlier snapshot, because their scrubbers do not know the new values. Otherwise it ends only those that use a
 // removed API.
 func (e *Egress) CutStale(c reload.ReloadChange) {
 	e.conf.Pool.RetireAll()
+	isRemoved := func(a *catalog.API) bool { return c.Removed[a.Name] }
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for x := range e.flight {
 		// An exchange that asks a person takes the new snapshot afterwards.
-		if !x.asking && x.snap != c.Now && (c.NewValues || x.needsAny(c.Removed)) {
+		if !x.snap.asking && x.snap.Snapshot != c.Now && (c.NewValues || slices.ContainsFunc(x.verdict.APIs, isRemoved)) {
 			x.cancel(errReloaded)
 		}
 	}

@@ -33,10 +33,5 @@ func roundTrip(out *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	if err != nil {
 		return x.refusal(err), nil
 	}
-	// net/http panics at a status over 999 and sends a 1xx as an informational response.
-	if resp.StatusCode < 200 || resp.StatusCode > 999 {
-		_ = resp.Body.Close()
-		return x.refusal(errStatus), nil
-	}
 	return x.scrubResponse(resp), nil
 }

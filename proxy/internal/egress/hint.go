@@ -12,17 +12,18 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 // hintUnswapped explains why token names in a request or in WebSocket messages were not swapped. It leaves out the name
 // of a header or field: the sandbox may have chosen it.
-func (x *exchange) hintUnswapped(report interface {
+func hintUnswapped(host catalog.Host, c *catalog.Catalog, run policy.Run, report interface {
 	Swapped() []swap.Swap
 	Seen() []swap.SeenName
 }) []proxyapi.Hint {
-	host, c, run := x.host, x.snap.Rules.Catalog, x.lease
 	var out []proxyapi.Hint
 	for _, seen := range report.Seen() {
 		if seen.Code == swap.CodeUnknown {
@@ -72,9 +73,8 @@ func newHint(code, host string, text readertext.Text) proxyapi.Hint {
 }
 
 // addMethodToHints adds the method to hints that do not name their host, unless the sandbox invented the method.
-func (x *exchange) addMethodToHints() {
-	n := &x.note
-	if !slices.Contains(usualMethods, n.Method) || x.host.IsZero() || catalog.IsOwnHost(x.host) {
+func addMethodToHints(n *receipt.Note, host catalog.Host) {
+	if !slices.Contains(usualMethods, n.Method) || host.IsZero() || catalog.IsOwnHost(host) {
 		return
 	}
 	for i := range n.Hints {
@@ -85,17 +85,16 @@ func (x *exchange) addMethodToHints() {
 }
 
 // hintRemovedHeaders returns the hints on headers that code may rely on and that the proxy removed from a request or
-// its response.
-func (x *exchange) hintRemovedHeaders() (out []proxyapi.Hint) {
-	n := &x.note
-	if x.ranged && n.Outcome == "" {
+// its response. ranged means that a Range header was removed.
+func hintRemovedHeaders(n *receipt.Note, ranged bool, a *upstreamAnswer) (out []proxyapi.Hint) {
+	if ranged && n.Outcome == "" {
 		out = append(out,
 			newHint("range_removed", n.Host, readertext.NewText("left without its Range header, because a part of a "+
 				"response can show a part of a credential. The response is the whole content: take the part in code.")))
 	}
 	switch {
-	case !x.scrubbed.HasRemovedETag() && !x.unsigned.HasRemovedETag():
-	case x.scrubbed.Count()+x.unsigned.Count() > 0:
+	case !a.scrubbed.HasRemovedETag() && !a.unsigned.HasRemovedETag():
+	case a.scrubbed.Count()+a.unsigned.Count() > 0:
 		out = append(out, newHint(proxyapi.HintETag, n.Host,
 			readertext.NewText("answered with a credential and an ETag. The proxy "+
 				"removed the ETag, because it can be a digest of the response.")))
@@ -111,13 +110,13 @@ func (x *exchange) hintRemovedHeaders() (out []proxyapi.Hint) {
 
 // hintRejected explains the most likely meaning of an upstream's 401 or 403. The upstream's message often repeats the
 // token name, which scrubbing put there for the credential. So it reads as if the name had not been swapped.
-func (x *exchange) hintRejected() []proxyapi.Hint {
-	n := &x.note
-	if n.Outcome != "" || x.toBroker || x.w.status != http.StatusUnauthorized && x.w.status != http.StatusForbidden {
+// apis are those of the request.
+func hintRejected(n *receipt.Note, w *responseWriter, snap *reload.Snapshot, apis []*catalog.API) []proxyapi.Hint {
+	if w.status != http.StatusUnauthorized && w.status != http.StatusForbidden {
 		return nil
 	}
 	// GitHub and Google, for example, answer a request beyond their limits with 403.
-	if h := x.w.Header(); x.w.status == http.StatusForbidden &&
+	if h := w.Header(); w.status == http.StatusForbidden &&
 		(h.Get("Retry-After") != "" || h.Get("X-Ratelimit-Remaining") == "0") {
 		return []proxyapi.Hint{newHint("rate_limited", n.Host,
 			readertext.NewText("answered 403 with the headers of a rate limit: "+
@@ -125,7 +124,7 @@ func (x *exchange) hintRejected() []proxyapi.Hint {
 	}
 	var put []string
 	for _, s := range n.Swapped {
-		_, cred := findOwner(x.snap.Rules.Catalog, s.Name)
+		_, cred := findOwner(snap.Rules.Catalog, s.Name)
 		text := s.Name + " was put in " + joinPlaces(n.Swapped, cred)
 		if s.In == "signature" {
 			text = s.Name + " signed the request"
@@ -137,15 +136,22 @@ func (x *exchange) hintRejected() []proxyapi.Hint {
 	switch {
 	case len(put) > 0:
 		why := ", so it is probably wrong or expired, or lacks rights{: only the user can change that|}."
-		if x.w.status == http.StatusUnauthorized {
+		if w.status == http.StatusUnauthorized {
 			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
 				"user can change|}."
 		}
-		return []proxyapi.Hint{newHint(codeRejected, n.Host,
+		return []proxyapi.Hint{newHint(proxyapi.HintRejected, n.Host,
 			readertext.NewText("answered %STATUS. The credential of %PUT"+why,
-				"%STATUS", strconv.Itoa(x.w.status), "%PUT", strings.Join(put, ", that of ")))}
-	case x.w.status == http.StatusUnauthorized && len(n.Hints) == 0:
-		return x.hintUnauthenticated()
+				"%STATUS", strconv.Itoa(w.status), "%PUT", strings.Join(put, ", that of ")))}
+	case w.status == http.StatusUnauthorized && len(n.Hints) == 0:
+		for _, a := range apis {
+			if len(a.Credentials) > 0 {
+				c := a.Credentials[0]
+				return []proxyapi.Hint{newHint(proxyapi.HintRejected, n.Host,
+					readertext.NewText("answered 401, and the request had no token "+
+						"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", joinTexts(c.Surfaces)))}
+			}
+		}
 	}
 	return nil
 }
@@ -155,29 +161,14 @@ func (x *exchange) hintRejected() []proxyapi.Hint {
 const hintAfter = time.Second
 
 // hintUnanswered returns the hint for a request if its client or the end of the run gave it up before the response.
-func (x *exchange) hintUnanswered() []proxyapi.Hint {
-	waited := time.Since(x.began)
+func hintUnanswered(host string, began time.Time) []proxyapi.Hint {
+	waited := time.Since(began)
 	if waited < hintAfter {
 		return nil
 	}
-	return []proxyapi.Hint{newHint("unanswered", x.note.Host,
+	return []proxyapi.Hint{newHint("unanswered", host,
 		readertext.NewText("had no response after %SECONDS s, when the "+
 			"code or the run's timeout gave it up.", "%SECONDS", strconv.FormatFloat(waited.Seconds(), 'f', 1, 64)))}
-}
-
-const codeRejected = proxyapi.HintRejected
-
-// hintUnauthenticated returns the hint for a 401 to a request without any token name, if its APIs have credentials.
-func (x *exchange) hintUnauthenticated() []proxyapi.Hint {
-	for _, a := range x.verdict.APIs {
-		if len(a.Credentials) > 0 {
-			c := a.Credentials[0]
-			return []proxyapi.Hint{newHint(codeRejected, x.note.Host,
-				readertext.NewText("answered 401, and the request had no token "+
-					"name. The API %API has %NAME, for: %IN.", "%API", a.Name, "%NAME", c.Name, "%IN", joinTexts(c.Surfaces)))}
-		}
-	}
-	return nil
 }
 
 // hintUnknownName returns the hint for a word that stands in a credential's place and looks like a token name, but is

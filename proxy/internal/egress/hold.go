@@ -9,29 +9,38 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/redact"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
 
-// waitForApproval waits until a person decides on a request, or on a call at this address, and returns the new verdict.
-// The shown body is the body that leaves: it has been read to its end.
-func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address string,
-	headers []string) policy.Verdict {
-	if x.replay != nil {
-		return x.approveByPlan(v)
+// askPerson waits until a person decides on a request, or on a call at this address. It sets the verdict if the person
+// approves. The shown body is the body that leaves: it has been read to its end.
+func (x *exchange) askPerson(v policy.Verdict, q policy.Request, address string, headers []string) error {
+	if replay := x.plan.replay; replay != nil {
+		// The approval of the plan covers the steps, but not the reads that the plan repeats.
+		if replay.read {
+			return x.deny(v)
+		}
+		v.Allow, v.Hold = true, nil
+		x.setVerdict(v)
+		return nil
 	}
-	refuse := func(code string) policy.Verdict { return policy.Refuse(code, q.Host, v.APIs) }
+	refuse := func(code string) error { return x.deny(policy.Refuse(code, q.Host, v.APIs)) }
 	body, ok := readShownBody(q, headers)
 	if !ok {
 		return refuse(policy.CodeApprovalUnseen)
 	}
+	from := &x.from
 	held := approval.Request{
 		HeldRequest: approvalapi.HeldRequest{
-			Run: x.origin.Run, Tenant: x.origin.Tenant, Server: x.lease.Server(), API: v.Hold.API, Rule: v.Hold.Rule,
+			Run: from.origin.Run, Tenant: from.origin.Tenant, Server: from.lease.Server(), API: v.Hold.API, Rule: v.Hold.Rule,
 			Method: strings.Join(q.Methods, ", "), URL: address, Headers: headers, Body: body,
 		},
-		Generation: x.origin.Generation, OtherPath: q.OtherPath, Host: q.Host, IsCall: q.IsCall(), ByAny: v.Hold.ByAny,
+		Generation: from.origin.Generation, OtherPath: q.OtherPath, Host: q.Host, IsCall: q.IsCall(), ByAny: v.Hold.ByAny,
 	}
 	held.SetVersions(x.snap.Rules.Catalog)
 	// An approval could not let the request leave under other rules than those that held it.
@@ -39,20 +48,20 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 		return refuse(policy.CodeApprovalStale)
 	}
 	// Only a run's requests end with the run: an MCP server lives on, and so may its request.
-	if x.origin.Kind() == policy.KindRun {
-		held.Ended = x.origin.Context().Done()
+	if from.origin.Kind() == policy.KindRun {
+		held.Ended = from.origin.Context().Done()
 	}
-	for _, run := range x.origin.ListRuns() {
+	for _, run := range from.origin.ListRuns() {
 		held.Pauses = append(held.Pauses, run.Run)
 	}
 	// A text with a credential must neither be shown nor leave, so this refuses before a person is asked.
-	if x.alarmOnSecret(joinShown(address, headers, body)) {
+	if x.snap.carriesSecret(joinShown(address, headers, body), x.conf.Redact, x.raiseAlarm) {
 		x.refresh(&held, false)
 		return refuse(policy.CodeCredentialSent)
 	}
 	// The wait does not count towards the run's time.
-	began, resume := time.Now(), x.origin.PauseRuns()
-	bound, release := x.origin.BindContext(x.ctx)
+	began, resume := time.Now(), from.origin.PauseRuns()
+	bound, release := from.origin.BindContext(x.ctx)
 	id, giveBack, err := x.conf.Approvals.WaitForApproval(bound, held)
 	release()
 	resume()
@@ -67,32 +76,32 @@ func (x *exchange) waitForApproval(v policy.Verdict, q policy.Request, address s
 	case errors.Is(err, approval.ErrDenied):
 		return refuse(policy.CodeApprovalDenied)
 	case errors.Is(err, approval.ErrUnanswered):
-		return policy.RefuseUnanswered(id, q.Host, v.APIs)
+		return x.deny(policy.RefuseUnanswered(id, q.Host, v.APIs))
 	case errors.Is(err, approval.ErrFull):
 		return refuse(policy.CodeApprovalFull)
 	case err != nil && x.ctx.Err() == nil:
 		return refuse(policy.CodeRunEnded)
 	// The client disconnected, so only the outcome of the exchange matters.
 	case err != nil:
-		return v // it was cut off
+		return x.deny(v) // it was cut off
 	}
 	if giveBack != nil {
-		x.unused = append(x.unused, giveBack)
+		x.debts.unused = append(x.debts.unused, giveBack)
 	}
-	v.Allow, v.Hold, x.approved = true, nil, true
-	return v
+	v.Allow, v.Hold, x.debts.approved = true, nil, true
+	x.setVerdict(v)
+	return nil
 }
 
 // refresh puts the exchange under the snapshot in force. It returns false if the APIs that decide about a held request
-// have changed. With asking, Cut leaves the exchange alone until the next call.
+// have changed. With asking, CutStale leaves the exchange alone until the next call.
 func (x *exchange) refresh(held *approval.Request, asking bool) (same bool) {
-	// Under mu: Cut sees either an exchange that asks, or the snapshot with which the exchange goes on.
+	// Under mu: CutStale sees either an exchange that asks, or the snapshot with which the exchange goes on.
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.snap = x.conf.Current()
-	x.guard = NewRunSwapper(x.snap, x.lease)
-	same = held.SetVersions(x.snap.Rules.Catalog)
-	x.asking = asking && same
+	snap := x.conf.Current()
+	same = held.SetVersions(snap.Rules.Catalog)
+	x.snap = runSnapshot{Snapshot: snap, guard: NewRunSwapper(snap, x.from.lease), asking: asking && same}
 	return same
 }
 
@@ -108,14 +117,14 @@ func joinShown(address string, headers []string, body string) string {
 	return address + "\n" + strings.Join(headers, "\n") + "\n" + body
 }
 
-// alarmOnSecret reports whether a text must neither be shown to a person nor leave. It raises an alarm if the text
-// carries a canary or a credential's value.
-func (x *exchange) alarmOnSecret(text string) bool {
-	c, carries := x.guard.SearchText(text, "body")
+// carriesSecret reports whether a text must neither be shown to a person nor leave. It calls found if the text has a
+// canary or a credential's value.
+func (s *runSnapshot) carriesSecret(text string, r *redact.Redactor, found func(swap.CarriedValue)) bool {
+	c, carries := s.guard.SearchText(text, "body")
 	if carries {
-		x.raiseAlarmOnce(c)
+		found(c)
 	}
-	return carries || x.cleanForLog(text) != text
+	return carries || cleanForLog(r, s.Snapshot, text) != text
 }
 
 // usualHeaders lists headers that a person need not see, with the values that every client sends. Nil means any value:
@@ -130,9 +139,9 @@ var usualHeaders = map[string][]string{
 const addedKey = " (CodeForge adds it): a new key"
 
 // listShownWithKeys returns the headers that a person sees: the request's headers, and those that the proxy adds.
-func (x *exchange) listShownWithKeys(v policy.Verdict, q policy.Request, out *http.Request) []string {
+func listShownWithKeys(apis []*catalog.API, q policy.Request, out *http.Request) []string {
 	list := listShownHeaders(out.Header)
-	for _, name := range x.listKeyHeaders(v.APIs, q, out) {
+	for _, name := range listKeyHeaders(apis, q, out) {
 		list = append(list, name+addedKey)
 	}
 	return list

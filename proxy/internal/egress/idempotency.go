@@ -15,9 +15,10 @@ import (
 
 // setKey sets the idempotency key of a request that writes, in the header of its API, unless code has set one. A body
 // of unknown length, or of more than coding.ExactUpTo bytes, always gets a new key.
-func (x *exchange) setKey() error {
-	out := x.out
-	names := x.listKeyHeaders(x.verdict.APIs, x.request, out)
+func (d *debts) setKey(
+	keys *idempotency.Keys, tenant string, q policy.Request, apis []*catalog.API, out *http.Request,
+) error {
+	names := listKeyHeaders(apis, q, out)
 	if len(names) == 0 {
 		return nil
 	}
@@ -25,16 +26,16 @@ func (x *exchange) setKey() error {
 	if err != nil {
 		return err
 	}
-	key, ended := x.conf.Keys.BeginAttempt(x.lease.Tenant, group)
+	key, ended := keys.BeginAttempt(tenant, group)
 	for _, name := range names {
 		out.Header.Set(name, key)
 	}
-	x.attempted = ended
+	d.attempted = ended
 	return nil
 }
 
 // listKeyHeaders returns the headers in which a request gets a key.
-func (x *exchange) listKeyHeaders(apis []*catalog.API, q policy.Request, out *http.Request) (names []string) {
+func listKeyHeaders(apis []*catalog.API, q policy.Request, out *http.Request) (names []string) {
 	if !q.CanWrite() || q.Upgrade != "" {
 		return nil
 	}
@@ -66,18 +67,19 @@ func hashGroup(out *http.Request) (idempotency.Group, error) {
 }
 
 // endAttempt reports whether the outcome is known. Code may repeat the request with the same key only if it is not.
-func (x *exchange) endAttempt() {
-	if x.attempted == nil {
+// status is that of the upstream's answer, or 0. left means that a part of the request may have left.
+func (d *debts) endAttempt(status int, left bool) {
+	if d.attempted == nil {
 		return
 	}
 	//defence:idempotency permits
-	known := x.answered != 0 || x.isUnsent()
+	known := status != 0 || !left
 	// A gateway sends these for a server that it did not reach, or that did not answer in time: the write may still have
 	// happened.
-	switch x.answered {
+	switch status {
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		//defence:idempotency
 		known = false
 	}
-	x.attempted(known)
+	d.attempted(known)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/framing"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -22,35 +23,28 @@ const (
 	watchedUpTo = 1 << 20
 )
 
-// streaming says how the messages of a stream pass.
-type streaming struct {
-	byMessage bool         // all APIs of the host set MessageFraming: each message leaves when it is complete
-	watches   []*lateWatch // one for each watched body
-	answer    *lateWatch   // of the answer's body; may be nil
-	late      atomic.Bool  // a complete message was held back for too long
-}
-
-// useFraming sets byMessage if all APIs of the host set MessageFraming.
-func (x *exchange) useFraming() {
-	holders := x.holders()
-	x.byMessage = len(holders) > 0 &&
-		!slices.ContainsFunc(holders, func(a *catalog.API) bool { return !a.MessageFraming })
+// lateness watches both directions of an exchange for complete messages that are held back.
+type lateness struct {
+	request *lateWatch   // of the request's body; may be nil
+	watches []*lateWatch // one for each watched body
+	found   atomic.Bool  // a complete message was held back for too long
 }
 
 // framingOf returns the framing by which a body with these headers leaves.
-func (x *exchange) framingOf(h http.Header) framing.Kind {
+func (m *requestMessage) framingOf(h http.Header) framing.Kind {
 	//defence:message-framing
-	if !x.byMessage {
+	if !m.byMessage {
 		return framing.None
 	}
 	return framing.DetectKind(h)
 }
 
 // lateWatch watches one direction of an exchange for a complete message that is held back while the client is silent.
-// Its methods accept a nil lateness.
+// The methods that count accept a nil lateWatch.
 type lateWatch struct {
-	x       *exchange
-	changed func() bool // whether the proxy changed the body: its lengths cannot be compared then
+	client  *atomic.Int64 // bytes of the request: the client is still sending while it grows
+	found   *atomic.Bool  // see lateness
+	changed func() bool   // whether the proxy changed the body: its lengths cannot be compared then
 
 	mu                     sync.Mutex
 	scan                   *framing.Scanner
@@ -60,17 +54,17 @@ type lateWatch struct {
 	sent                   int64 // bytes that the client had sent when the timer was started
 }
 
-// watchLateness returns a lateness for a body of unknown length, or nil if a setting of its API could not help.
-func (x *exchange) watchLateness(h http.Header, length int64, changed func() bool) *lateWatch {
+// watchBody returns a lateWatch for a body of unknown length, or nil if a setting of its API could not help.
+func (m *requestMessage) watchBody(h http.Header, length int64, apis []*catalog.API, changed func() bool) *lateWatch {
 	kind := framing.DetectKind(h)
-	if x.byMessage || kind == framing.None || length >= 0 || len(x.verdict.APIs) == 0 || h.Get("Content-Encoding") != "" {
+	if m.byMessage || kind == framing.None || length >= 0 || len(apis) == 0 || h.Get("Content-Encoding") != "" {
 		return nil
 	}
-	l := &lateWatch{x: x, changed: changed, scan: kind.NewScanner()}
+	l := &lateWatch{client: &m.received, found: &m.late.found, changed: changed, scan: kind.NewScanner()}
 	// restart arms the timer only while a complete message is held back.
 	l.timer = time.AfterFunc(tooLate, l.noteLate)
 	l.timer.Stop()
-	x.watches = append(x.watches, l)
+	m.late.watches = append(m.late.watches, l)
 	return l
 }
 
@@ -113,7 +107,7 @@ func (l *lateWatch) restartTimer() {
 		l.timer.Stop()
 		return
 	}
-	l.sent = l.x.up.n.Load()
+	l.sent = l.client.Load()
 	l.timer.Reset(tooLate)
 }
 
@@ -123,10 +117,10 @@ func (l *lateWatch) noteLate() {
 	defer l.mu.Unlock()
 	switch {
 	case !l.runs || l.changed():
-	case l.sent != l.x.up.n.Load(): // the client is still sending, so it does not wait for an answer
+	case l.sent != l.client.Load(): // the client is still sending, so it does not wait for an answer
 		l.restartTimer()
 	default:
-		l.x.late.Store(true)
+		l.found.Store(true)
 		l.stopLocked()
 	}
 }
@@ -143,42 +137,34 @@ func (l *lateWatch) stopLocked() {
 }
 
 // watchRequest watches the body of a request that is ready to leave.
-func (x *exchange) watchRequest() error {
-	out := x.out
-	if out.Body == nil || out.Body == http.NoBody || out.Body == x.up {
+func (m *requestMessage) watchRequest(apis []*catalog.API, swapped *swap.Report) error {
+	body := coding.BodyOf(m.out)
+	if body == nil {
 		return nil
 	}
-	x.up.late = x.watchLateness(out.Header, out.ContentLength, func() bool {
-		return x.redacted.Count() > 0 || slices.ContainsFunc(x.swapped.Swapped(), func(s swap.Swap) bool {
+	m.late.request = m.watchBody(m.out.Header, m.out.ContentLength, apis, func() bool {
+		return m.redacted.Count() > 0 || slices.ContainsFunc(swapped.Swapped(), func(s swap.Swap) bool {
 			return s.In == "body"
 		})
 	})
-	if x.up.late != nil {
-		out.Body = &tappedBody{out.Body, x.up.late.countLeft}
+	if m.late.request != nil {
+		body.AddObserver(m.late.request.countLeft)
 	}
 	return nil
 }
 
-func (x *exchange) watchAnswer(resp *http.Response) error {
-	x.answer = x.watchLateness(resp.Header, resp.ContentLength, func() bool { return x.scrubbed.Count() > 0 })
-	if x.answer != nil {
-		resp.Body = &tappedBody{resp.Body, x.answer.countArrived}
+// hintHeld names the setting for messages that were held back for too long. apis are those of the request.
+func (l *lateness) hintHeld(host string, apis []*catalog.API) []proxyapi.Hint {
+	// The timers must not set found while the hints are made.
+	for _, w := range l.watches {
+		w.stop()
 	}
-	return nil
-}
-
-// hintLate names the setting for messages that were held back for too long.
-func (x *exchange) hintLate() []proxyapi.Hint {
-	// The timers must not set late while the hints are made.
-	for _, l := range x.watches {
-		l.stop()
-	}
-	if !x.late.Load() {
+	if !l.found.Load() {
 		return nil
 	}
-	return []proxyapi.Hint{newHint("message_held", x.note.Host,
+	return []proxyapi.Hint{newHint("message_held", host,
 		readertext.NewText("had a complete message that the proxy held "+
 			"back for more than 2 s while the code waited: a credential may be split, so the end of a text leaves only when "+
 			"more follows. {The user can set|Set} \"framing\": \"message\" in apis/%API/config.json; then each message leaves "+
-			"when it is complete.", "%API", x.verdict.APIs[0].Name))}
+			"when it is complete.", "%API", apis[0].Name))}
 }

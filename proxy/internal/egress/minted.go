@@ -4,19 +4,32 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 )
 
-// mintedUse records how an exchange used minted credentials.
-type mintedUse struct {
+// credentialUse records which credentials an exchange put into its request.
+type credentialUse struct {
+	searched bool          // the request was searched for values, and may have got credentials
+	rest     io.ReadCloser // below that search: the part of the body that it has not read
+	messages swap.Options  // for the messages of a WebSocket
+	swapped  *swap.Report
+	ranged   bool          // a Range header was removed
+	want     upstream.Want // the connection that the request needs
+
+	compression compression
+
 	mu     sync.Mutex
-	values []mintedValue
+	minted []mintedValue
 	// again is a copy of the request from before the swap, for one retry. Nil means that the request must not be sent
 	// again.
 	again *http.Request
@@ -35,17 +48,16 @@ type mintedValue struct {
 
 // keepForRetry keeps a copy of a request that is safe to repeat: a GET or HEAD without a body, for an API with a minted
 // credential. A server may have acted on any other request. An approved request is sent only once.
-func (x *exchange) keepForRetry() error {
-	out := x.out
-	if x.approved || out.Method != http.MethodGet && out.Method != http.MethodHead ||
+func (u *credentialUse) keepForRetry(out *http.Request, apis []*catalog.API, approved bool) error {
+	if approved || out.Method != http.MethodGet && out.Method != http.MethodHead ||
 		out.Body != nil && out.Body != http.NoBody || out.Header.Get("Upgrade") != "" {
 		return nil
 	}
-	for _, a := range x.verdict.APIs {
+	for _, a := range apis {
 		for _, c := range a.Credentials {
 			if c.Mint != nil {
 				// A deep copy, because the swap writes credentials into the URL and the headers in place.
-				x.minted.again = out.Clone(out.Context())
+				u.again = out.Clone(out.Context())
 				return nil
 			}
 		}
@@ -53,19 +65,21 @@ func (x *exchange) keepForRetry() error {
 	return nil
 }
 
-// obtainValue returns the current value of a minted credential, for package swap.
-func (x *exchange) obtainValue(c catalog.Credential) (string, error) {
-	v, err := x.conf.Mint.ObtainValue(x.ctx, c)
-	if err == nil {
-		x.minted.mu.Lock()
-		defer x.minted.mu.Unlock()
-		x.minted.values = append(x.minted.values, mintedValue{c, v})
+// newObtainer returns a function that returns the current value of a minted credential, for package swap.
+func (u *credentialUse) newObtainer(ctx context.Context, m *mint.Minter) func(catalog.Credential) (string, error) {
+	return func(c catalog.Credential) (string, error) {
+		v, err := m.ObtainValue(ctx, c)
+		if err == nil {
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.minted = append(u.minted, mintedValue{c, v})
+		}
+		return v, err
 	}
-	return v, err
 }
 
 // noteSignature notes the signature of the request, in the notations that an answer may repeat.
-func (u *mintedUse) noteSignature(name string, signature []byte) {
+func (u *credentialUse) noteSignature(name string, signature []byte) {
 	digits := hex.EncodeToString(signature)
 	u.signed = nil
 	for _, notation := range []string{digits, strings.ToUpper(digits), base64.StdEncoding.EncodeToString(signature)} {
@@ -74,37 +88,35 @@ func (u *mintedUse) noteSignature(name string, signature []byte) {
 }
 
 // newSignatureScrubber returns a scrubber for the request's signature, or nil if the request is not signed.
-func (x *exchange) newSignatureScrubber() *scrub.Scrubber {
+func (u *credentialUse) newSignatureScrubber() *scrub.Scrubber {
 	//defence:signature permits
-	if len(x.minted.signed) == 0 {
+	if len(u.signed) == 0 {
 		return nil
 	}
-	return scrub.New(x.minted.signed)
+	return scrub.New(u.signed)
 }
 
-// scrubSignature replaces the request's signature in its response by the token name. It runs after the general scrub,
-// on a decoded body. A second search costs less than a new scrubber for all credentials.
-func (x *exchange) scrubSignature(resp *http.Response) error {
-	s := x.newSignatureScrubber()
-	if s == nil {
-		return nil
+// listSent lists the token names whose credentials have left so far. A signing key does not leave, but a session token
+// beside the signature does.
+func (u *credentialUse) listSent() []string {
+	var out []string
+	if u.token {
+		out = append(out, u.signed[0].Name)
 	}
-	var err error
-	x.unsigned, err = s.ScrubResponse(resp, scrub.Options{
-		Method: x.out.Method, KeepETag: canKeepETag(x.holders()), Framing: x.framingOf(resp.Header),
-	})
-	return err
+	for _, s := range u.swapped.Swapped() {
+		out = append(out, s.Name)
+	}
+	return out
 }
 
 // renewMinted renews the minted credentials of a request that a server refused. With wait, it returns true if a
 // credential has a new value.
-func (x *exchange) renewMinted(wait bool) bool {
+func (u *credentialUse) renewMinted(ctx context.Context, m *mint.Minter, wait bool) bool {
 	// Each value is reported once: a second 401 must not renew a value that is already replaced.
-	x.minted.mu.Lock()
-	values := x.minted.values
-	x.minted.values = nil
-	x.minted.mu.Unlock()
-	ctx := x.ctx
+	u.mu.Lock()
+	values := u.minted
+	u.minted = nil
+	u.mu.Unlock()
 	// Without wait the renewal runs in the background, because a cancelled context only starts it.
 	if !wait {
 		done, cancel := context.WithCancel(ctx)
@@ -113,24 +125,19 @@ func (x *exchange) renewMinted(wait bool) bool {
 	}
 	renewed := false
 	for _, v := range values {
-		renewed = x.conf.Mint.RenewValue(ctx, v.Credential, v.value) || renewed
+		renewed = m.RenewValue(ctx, v.Credential, v.value) || renewed
 	}
 	return renewed
 }
 
-// retryUnauthorized handles a 401. If a credential in the request has changed since, or can be renewed, and the request
-// is safe to repeat, it sends the request once more.
-func (x *exchange) retryUnauthorized(resp *http.Response) (*http.Response, error) {
+// takeRetry returns the request to send once more after a 401, or nil. The request must be safe to repeat. A credential
+// in it must have changed since, or been renewed.
+func (u *credentialUse) takeRetry(ctx context.Context, m *mint.Minter) *http.Request {
 	// At most one retry.
-	again := x.minted.again
-	x.minted.again = nil
-	if !x.renewMinted(again != nil) || again == nil {
-		return resp, nil
+	again := u.again
+	u.again = nil
+	if !u.renewMinted(ctx, m, again != nil) {
+		return nil
 	}
-	_ = resp.Body.Close()
-	x.out = again
-	if err := x.putCredentials(); err != nil {
-		return nil, err
-	}
-	return x.sendUpstream(again)
+	return again
 }

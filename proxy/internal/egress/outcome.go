@@ -5,12 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/brokerlink"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
@@ -22,54 +22,59 @@ import (
 // finishExchange ends the exchange, and aborts the connection if the response is incomplete. p is the value that serve
 // panicked with, or nil.
 func (x *exchange) finishExchange(p any) {
-	x.noteReports()
-	abort := x.setOutcome(p)
+	n, a := &x.note, &x.answer
+	n.BytesUp, n.BytesDown, n.Redacted = x.msg.received.Load(), x.w.bytes, x.msg.redacted.Count()
+	if !x.w.first.IsZero() {
+		n.FirstMS = toMilliseconds(x.w.first.Sub(x.from.began))
+	}
+	x.creds.noteReport(n, x.request.Host, x.snap.Snapshot, x.from.lease)
+	a.noteReport(n, x.request.Host, x.snap.Snapshot, x.from.lease)
+	if !x.call.leaves && n.Outcome == "" {
+		n.Hints = append(n.Hints, hintRejected(n, x.w, x.snap.Snapshot, x.verdict.APIs)...)
+	}
+	n.Hints = slices.Concat(n.Hints, hintRemovedHeaders(n, x.creds.ranged, a), x.msg.late.hintHeld(n.Host, x.verdict.APIs))
+	if p != nil && p != http.ErrAbortHandler { //nolint:errorlint // a panic value
+		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"),
+			slog.String("at", formatStack()))
+	}
+	abort := a.setOutcome(n, p, x.ctx, x.from.lease.Context(), x.w.err)
+	addMethodToHints(n, x.request.Host)
+	n.Status, n.Milliseconds = x.w.status, toMilliseconds(time.Since(x.from.began))
 	for _, do := range endSteps {
 		do(x)
 	}
-	if x.conn == nil {
+	conn := x.from.conn
+	if conn == nil {
 		return
 	}
 	if !abort {
 		// See smallHead.
-		if !x.conn.IsHTTP1() && headBytes(x.w.Header()) > smallHead {
+		if !conn.IsHTTP1() && headBytes(x.w.Header()) > smallHead {
 			x.w.Flush()
 		}
 		return
 	}
 	// HTTP/1.0 has no other way to tell a client that a response is incomplete.
-	if x.conn.IsHTTP1() {
-		x.conn.Reset()
+	if conn.IsHTTP1() {
+		conn.Reset()
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// returnUnused returns what a request that did not leave would have used: units of limits, and approvals.
-func (x *exchange) returnUnused() {
-	n := &x.note
-	// A request that never left sent no credential.
-	if n.Left = !x.isUnsent(); !n.Left {
+// noteLeft notes whether a part of the request left. A request that never left sent no credential. started means that
+// the upstream may have got a part, toBroker that the request was a call for the broker.
+func noteLeft(n *receipt.Note, toBroker, started bool) {
+	switch {
+	case n.Outcome == proxyapi.OutcomePlanned:
+		n.BytesUp = 0
+	case toBroker:
+		n.Left = n.Outcome != proxyapi.OutcomeDenied || n.BytesUp != 0
+	default:
+		n.Left = started
+	}
+	if !n.Left {
 		n.Swapped, n.HeadUp = nil, 0
-		if n.Outcome == proxyapi.OutcomePlanned {
-			n.BytesUp = 0
-		}
-		if x.limits.giveBack != nil {
-			x.limits.giveBack()
-		}
 	}
-	// After ErrNone no byte of a call left the proxy.
-	if !n.Left || errors.Is(n.Cause, brokerlink.ErrNone) {
-		for _, giveBack := range x.unused {
-			giveBack()
-		}
-	}
-}
-
-// recordExchange writes the receipt's entry.
-func (x *exchange) recordExchange() {
-	x.note.Status = x.w.status
-	x.note.Milliseconds = toMilliseconds(time.Since(x.began))
-	x.conf.Journal.RecordExchange(x.note)
 }
 
 // smallHead is how many bytes of an answer's head net/http may keep for HTTP/2 after the exchange has returned its
@@ -79,48 +84,33 @@ const smallHead = 4 << 10
 
 func toMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// isUnsent reports whether no part of a request left, and so no credential either.
-func (x *exchange) isUnsent() bool {
-	n := &x.note
-	switch {
-	case n.Outcome == proxyapi.OutcomePlanned:
-		return true
-	case x.toBroker:
-		return n.Outcome == proxyapi.OutcomeDenied && n.BytesUp == 0
-	}
-	return !x.left.Load()
-}
-
-// setOutcome sets the outcome and reports whether the connection must be aborted.
-func (x *exchange) setOutcome(p any) (abort bool) {
-	n := &x.note
-	if x.cut == nil && !x.whole && n.Outcome == "" {
-		x.cut = context.Cause(x.ctx)
+// setOutcome sets the outcome and reports whether the connection must be aborted. ctx is that of the exchange, run that
+// of its run. clientErr says why the answer did not reach the client.
+func (a *upstreamAnswer) setOutcome(n *receipt.Note, p any, ctx, run context.Context, clientErr error) (abort bool) {
+	if a.cut == nil && !a.whole && n.Outcome == "" {
+		a.cut = context.Cause(ctx)
 	}
 	switch {
 	case p != nil && p != http.ErrAbortHandler: //nolint:errorlint // a panic value
 		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, "internal", errPanic
-		x.conf.Log.LogAttrs(x.ctx, slog.LevelError, "panic in an exchange", logline.Tag("error"),
-			slog.String("at", formatStack()))
 		return true
 	// This comes before bodyErr: cancelling the exchange also breaks its bodies off.
-	case x.cut != nil:
-		if x.lease.Context().Err() != nil { // the end of the run also closed the connection, so either cause may come first
-			x.cut = lease.ErrEnded
+	case a.cut != nil:
+		if run.Err() != nil { // the end of the run also closed the connection, so either cause may come first
+			a.cut = lease.ErrEnded
 		}
-		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeAborted, abortCode(x.cut), nil
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeAborted, abortCode(a.cut), nil
 		if n.Code == codeReloaded {
 			n.Hints = append(n.Hints, newHint(codeReloaded, n.Host,
 				readertext.NewText("was cut off, because {the user changed a "+
 					"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
 					"a write may have been carried out.")))
-			x.addMethodToHints()
 		}
 		return true
-	case x.bodyErr != nil:
-		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, upstream.ClassifyError(x.bodyErr), x.bodyErr
+	case a.bodyErr != nil:
+		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, upstream.ClassifyError(a.bodyErr), a.bodyErr
 		return true
-	case x.w.err != nil && n.Outcome == "":
+	case clientErr != nil && n.Outcome == "":
 		n.Outcome, n.Code = proxyapi.OutcomeAborted, codeClientGone
 		return true
 	case n.Outcome == "":

@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -10,10 +9,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/lease"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
@@ -22,30 +24,29 @@ const headerPlanned = "Codeforge-Planned"
 
 // planUse is the part of a plan in an exchange.
 type planUse struct {
-	replay   *replay        // set if a plan, not a run, sends the request
-	callStep *approval.Step // a call that the plan may record
-	read     *approval.Step // a dry run's read, for the plan
-	seen     *bytes.Buffer  // the beginning of the answer to read
+	replay *replay        // set if a plan, not a run, sends the request
+	read   *approval.Step // a dry run's read, for the plan
+	seen   *bodyStart     // of the answer to read
 }
 
 // mustPlan reports whether a dry run records a request instead of sending it: a request that writes, or that has a
 // body. A body may contain another operation than the method suggests.
-func (x *exchange) mustPlan() bool {
+func mustPlan(l *lease.Lease, q policy.Request, out *http.Request) bool {
 	//defence:dry-run
-	return x.lease.Plan != nil && (x.request.CanWrite() || x.out.Body != nil && x.out.Body != http.NoBody)
+	return l.Plan != nil && (q.CanWrite() || out.Body != nil && out.Body != http.NoBody)
 }
 
 // recordWrite adds a dry run's write to the run's plan and answers it. Policy, or a person, could let it leave.
 func (x *exchange) recordWrite() error {
-	q, v, out := x.request, x.verdict, x.out
-	if !x.mustPlan() || v.Allow && policy.HasOnlyQueries(q, x.holders()) {
+	q, v, out := x.request, x.verdict, x.msg.out
+	if !mustPlan(x.from.lease, q, out) || v.Allow && policy.HasOnlyQueries(q, x.holders()) {
 		return nil
 	}
 	// A limit that cannot read the request would refuse it when the plan is sent.
 	if _, known := policy.ListNeeds(q, x.holders()); !known.Allow {
 		return x.deny(known)
 	}
-	shown := approvalapi.Step{Method: strings.Join(q.Methods, ", "), Headers: x.listShownWithKeys(v, q, out)}
+	shown := approvalapi.Step{Method: strings.Join(q.Methods, ", "), Headers: listShownWithKeys(v.APIs, q, out)}
 	// The approver must see body and headers exactly as they will leave.
 	var ok bool
 	if shown.Body, ok = readShownBody(q, shown.Headers); !ok {
@@ -90,8 +91,8 @@ func (x *exchange) addStep(s approval.Step, v policy.Verdict) (_ policy.Verdict,
 	}
 	// A step is stored and shown to a person, so it must not contain a credential.
 	text := joinShown(s.URL.String(), lines, s.Shown.Body)
-	if x.alarmOnSecret(text) {
-		return policy.Refuse(policy.CodeCredentialSent, x.host, v.APIs), false
+	if x.snap.carriesSecret(text, x.conf.Redact, x.raiseAlarm) {
+		return policy.Refuse(policy.CodeCredentialSent, x.request.Host, v.APIs), false
 	}
 	for _, a := range v.APIs {
 		s.Shown.APIs = append(s.Shown.APIs, a.Name)
@@ -104,72 +105,60 @@ func (x *exchange) addStep(s approval.Step, v policy.Verdict) (_ policy.Verdict,
 	if v.Hold != nil {
 		s.Shown.Rule, s.ByAny = v.Hold.Rule, v.Hold.ByAny
 	}
-	n, err := x.lease.Plan.AddStep(s, x.snap.Public.Version)
+	n, err := x.from.lease.Plan.AddStep(s, x.snap.Public.Version)
 	var ended *approval.EndedError
 	switch {
 	case errors.As(err, &ended):
-		return policy.RefusePlanned(ended.Sentence, x.host, v.APIs), false
+		return policy.RefusePlanned(ended.Sentence, x.request.Host, v.APIs), false
 	case errors.Is(err, approval.ErrUnreadable):
-		return policy.Refuse(policy.CodePlanUnreadable, x.host, v.APIs), false
+		return policy.Refuse(policy.CodePlanUnreadable, x.request.Host, v.APIs), false
 	case err != nil:
-		return policy.Refuse(policy.CodePlanFull, x.host, v.APIs), false
+		return policy.Refuse(policy.CodePlanFull, x.request.Host, v.APIs), false
 	}
-	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.lease.Plan.ID(), n
+	x.note.Outcome, x.note.Plan, x.note.Step = proxyapi.OutcomePlanned, x.from.lease.Plan.ID(), n
 	v.Allow, v.Hold = false, nil
 	return v, true
 }
 
 // keepRead keeps a request that a dry run sends. The plan sends it again before a step that writes to the same place.
-func (x *exchange) keepRead() error {
-	if x.lease.Plan == nil {
+func (p *planUse) keepRead(draft *approval.Draft, q policy.Request, out *http.Request) error {
+	if draft == nil {
 		return nil
 	}
-	address := *x.out.URL
-	x.read = &approval.Step{
-		Host: x.host, TLS: x.request.TLS, Method: x.out.Method, URL: &address, Header: x.out.Header.Clone(),
-	}
+	address := *out.URL
+	p.read = &approval.Step{Host: q.Host, TLS: q.TLS, Method: out.Method, URL: &address, Header: out.Header.Clone()}
 	return nil
 }
 
-// newCapture returns a buffer for the beginning of a JSON answer to a dry run's GET, or nil for other answers.
-func (x *exchange) newCapture(resp *http.Response) *bytes.Buffer {
-	if x.read == nil || x.read.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
-		!strings.Contains(resp.Header.Get("Content-Type"), "json") {
-		return nil
+// rememberRead adds a read of the dry run to the plan, unless it was about the stash.
+func (p *planUse) rememberRead(draft *approval.Draft, n *receipt.Note, isStash bool) {
+	if draft == nil || n.Outcome != proxyapi.OutcomeServed || isStash {
+		return
 	}
-	return new(bytes.Buffer)
-}
-
-// rememberRead adds a read of the dry run to the plan.
-func (x *exchange) rememberRead() {
-	if x.lease.Plan == nil || x.note.Outcome != proxyapi.OutcomeServed || x.toBroker && len(x.verdict.APIs) == 0 {
-		return // it was not sent, or is about the stash
-	}
-	if x.read == nil {
-		x.read = &approval.Step{Method: "CALL"}
+	if p.read == nil {
+		p.read = &approval.Step{Method: "CALL"}
 	}
 	// A truncated body could not be compared with a later one.
 	var body []byte
-	if x.seen != nil && x.seen.Len() < approval.MaxRead {
-		body = x.seen.Bytes()
+	if p.seen != nil && len(p.seen.data) < approval.MaxRead {
+		body = p.seen.data
 	}
-	x.lease.Plan.NoteRead(*x.read, body)
+	draft.NoteRead(*p.read, body)
 }
 
-// keepCall keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads, so
+// keepForPlan keeps the arguments of a call that a dry run makes. Only the broker knows whether the tool only reads, so
 // the broker decides whether to make the call.
-func (x *exchange) keepCall() error {
-	out := x.out
-	server, tool, _ := strings.Cut(strings.TrimPrefix(x.callPath, "/"), "/")
+func (c *brokerCall) keepForPlan(draft *approval.Draft, host catalog.Host, out *http.Request) error {
+	server, tool, _ := strings.Cut(strings.TrimPrefix(c.path, "/"), "/")
 	plain, err := url.PathUnescape(tool)
-	if x.lease.Plan == nil || out.Method != http.MethodPost || err != nil || plain == "" || !proxyapi.IsTool(plain) ||
+	if draft == nil || out.Method != http.MethodPost || err != nil || plain == "" || !proxyapi.IsTool(plain) ||
 		strings.HasPrefix(server, "$") {
 		return nil
 	}
 	address := *out.URL
 	s := &approval.Step{
 		Shown: approvalapi.Step{Server: server, Tool: plain},
-		Host:  x.host, TLS: true, Method: out.Method, URL: &address, Header: http.Header{},
+		Host:  host, TLS: true, Method: out.Method, URL: &address, Header: http.Header{},
 	}
 	// AddStep refuses a body that is not whole. The broker still gets the whole body.
 	body, _, err := coding.PeekBody(out, approval.MaxBody, 0)
@@ -177,33 +166,18 @@ func (x *exchange) keepCall() error {
 		return err
 	}
 	s.Shown.Body = string(body)
-	x.callStep = s
+	c.step = s
 	return nil
-}
-
-// setPlanHeaders asks the broker to record a call, or to send it for a plan.
-func (x *exchange) setPlanHeaders(h http.Header) {
-	switch {
-	// Rules held this call, so it is recorded even if the tool claims to only read. The broker only checks it.
-	case x.callStep != nil && x.verdict.Hold != nil:
-		h.Set(proxyapi.HeaderPlan, proxyapi.PlanCheck)
-	case x.callStep != nil:
-		h.Set(proxyapi.HeaderPlan, proxyapi.PlanRecord)
-	case x.replay != nil:
-		h.Set(proxyapi.HeaderPlan, proxyapi.PlanSend)
-		h.Set(proxyapi.HeaderSession, x.replay.step.Session)
-	}
 }
 
 // addCallToPlan adds a call to the plan that the broker did not make, and answers code as the tool would.
 func (x *exchange) addCallToPlan(resp *http.Response) (*http.Response, error) {
 	_ = resp.Body.Close()
-	if x.callStep == nil {
+	if x.call.step == nil {
 		return nil, errPlanned
 	}
 	x.note.Code = ""
-	x.callStep.Session = resp.Header.Get(proxyapi.HeaderSession)
-	if v, ok := x.addStep(*x.callStep, x.verdict); !ok {
+	if v, ok := x.addStep(*x.call.step, x.verdict); !ok {
 		return nil, &refusedError{v, errors.New(v.Refusal.Error)}
 	}
 	text := formatPlanned(x.note.Step)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/internal/readertext"
@@ -44,35 +45,26 @@ func (x *exchange) deny(v policy.Verdict) error {
 	return &refusedError{verdict: v}
 }
 
-// denyBody is deny for a body that could not be judged.
-func (x *exchange) denyBody(err error) error { return x.deny(x.verdictOf(bodyError{err})) }
-
-// answerRefusal answers the client of a request that a step ended.
-func (x *exchange) answerRefusal(err error) {
-	if err == errAnswered { //nolint:errorlint // never wrapped
-		return
-	}
-	x.w.send(x.refusal(err)) //nolint:bodyclose // send closes it
-}
-
 // refusal records why there is no answer of the upstream, and returns the proxy's answer.
 func (x *exchange) refusal(err error) *http.Response {
-	v := x.verdictOf(err).ForRun(x.lease)
+	v := x.verdictOf(err).ForRun(x.from.lease)
 	n := &x.note
 	n.Outcome, n.Code, n.Cause = proxyapi.OutcomeFailed, v.Refusal.Code, err
 	hints := []proxyapi.Hint{v.NewHint()}
 	if refused := (*refusedError)(nil); errors.As(err, &refused) {
 		n.Outcome, n.Cause = proxyapi.OutcomeDenied, refused.cause
 	} else {
-		x.cut = context.Cause(x.ctx)
+		cut := context.Cause(x.ctx)
+		x.answer.cut = cut
 		// Refusals by the proxy are denials. Only failures of the upstream or of the network count as failed.
 		if v.Status == http.StatusForbidden || v.Status == http.StatusBadRequest || errors.Is(err, dialguard.ErrRefused) ||
 			errors.Is(err, membudget.ErrFull) {
 			n.Outcome = proxyapi.OutcomeDenied
 		}
-		if v.Refusal.Code == upstream.CodeBroken && x.cut != nil {
-			hints = x.hintUnanswered() // the client disconnected or the run ended: the connection is not at fault
-			if errors.Is(x.cut, errReloaded) {
+		if v.Refusal.Code == upstream.CodeBroken && cut != nil {
+			// The client disconnected or the run ended: the connection is not at fault.
+			hints = hintUnanswered(n.Host, x.from.began)
+			if errors.Is(cut, errReloaded) {
 				hints = nil // setting the outcome adds this hint
 			}
 		}
@@ -98,30 +90,31 @@ func (x *exchange) verdictOf(err error) policy.Verdict {
 		ambiguous *formdata.Error
 		body      bodyError
 	)
+	host, apis, answered := x.request.Host, x.verdict.APIs, x.answer.scrubbed != nil
 	// The order matters: an error that code caused is answered as such, before the rest counts as the upstream's failure.
 	switch {
 	case errors.As(err, &refused):
 		return refused.verdict
 	case errors.Is(err, membudget.ErrFull):
-		return policy.Refuse(policy.CodeTooMany, x.host, nil)
+		return policy.Refuse(policy.CodeTooMany, host, nil)
 	case errors.As(err, &missing):
-		return policy.RefuseCredential(missing.Code, missing.Name, x.host)
-	case x.toBroker && x.scrubbed == nil:
-		return x.callFailure(err)
+		return policy.RefuseCredential(missing.Code, missing.Name, host)
+	case x.call.leaves && !answered:
+		return refuseCall(err, host, apis)
 	case errors.As(err, &ambiguity):
-		return policy.RefuseAmbiguous(ambiguity.Reason, x.host)
+		return policy.RefuseAmbiguous(ambiguity.Reason, host)
 	case errors.As(err, &ambiguous):
-		return policy.RefuseAmbiguous(ambiguous.Sentence(), x.host)
+		return policy.RefuseAmbiguous(ambiguous.Sentence(), host)
 	case errors.Is(err, swap.ErrCarriesValue):
-		return policy.Refuse(policy.CodeCredentialSent, x.host, nil)
-	case x.scrubbed == nil && isUnreadable(err):
-		return policy.Refuse(policy.CodeBodyUnreadable, x.host, nil)
+		return policy.Refuse(policy.CodeCredentialSent, host, nil)
+	case !answered && isUnreadable(err):
+		return policy.Refuse(policy.CodeBodyUnreadable, host, nil)
 	case errors.As(err, &body):
-		return policy.RefuseOverride(err, x.host, x.holders())
+		return policy.RefuseOverride(err, host, x.holders())
 	case errors.Is(err, policy.ErrOverrideUnseen):
-		return policy.RefuseOverride(err, x.host, x.verdict.APIs)
+		return policy.RefuseOverride(err, host, apis)
 	}
-	return x.upstreamFailure(err)
+	return refuseAnswer(err, x.note.Host, apis, x.from.lease.Kind())
 }
 
 // isUnreadable reports whether an error says that a body does not match its headers. Before there is a response, the
@@ -130,8 +123,8 @@ func isUnreadable(err error) bool {
 	return errors.Is(err, swap.ErrEncoding) || errors.Is(err, coding.ErrBroken) || errors.Is(err, coding.ErrRatio)
 }
 
-// callFailure returns the verdict for a call without an answer.
-func (x *exchange) callFailure(err error) policy.Verdict {
+// refuseCall returns the verdict for a call without an answer.
+func refuseCall(err error, host catalog.Host, apis []*catalog.API) policy.Verdict {
 	code := policy.CodeCallBroken
 	var long *http.MaxBytesError
 	switch {
@@ -144,16 +137,16 @@ func (x *exchange) callFailure(err error) policy.Verdict {
 	case errors.Is(err, errEncoded):
 		code = policy.CodeArgumentsEncoded
 	}
-	v := policy.Refuse(code, x.host, nil)
+	v := policy.Refuse(code, host, nil)
 	v.Refusal.Retryable = code == policy.CodeServerUnavailable
-	for _, a := range x.verdict.APIs {
+	for _, a := range apis {
 		v.Refusal.Server = a.Name
 	}
 	return v
 }
 
-// upstreamFailure returns the verdict for an upstream without a usable answer.
-func (x *exchange) upstreamFailure(err error) policy.Verdict {
+// refuseAnswer returns the verdict for an upstream without a usable answer. kind is that of the client.
+func refuseAnswer(err error, host string, apis []*catalog.API, kind policy.Kind) policy.Verdict {
 	code := upstream.ClassifyError(err)
 	switch {
 	case errors.Is(err, scrub.ErrEncoding):
@@ -163,12 +156,12 @@ func (x *exchange) upstreamFailure(err error) policy.Verdict {
 	case errors.Is(err, errCompressed):
 		code = upstream.CodeCompressed
 	}
-	failure := upstream.Failure{Code: code, Host: x.note.Host, Cause: err}
-	if len(x.verdict.APIs) > 0 {
-		failure.API = x.verdict.APIs[0].Name
+	failure := upstream.Failure{Code: code, Host: host, Cause: err}
+	if len(apis) > 0 {
+		failure.API = apis[0].Name
 	}
 	v := policy.Verdict{Status: upstream.StatusFor(code), Refusal: failure.NewRefusal()}
-	if x.lease.Kind() == policy.KindInstall {
+	if kind == policy.KindInstall {
 		hint := installHint(code, err, readertext.Text{Model: v.Refusal.Hint, Person: v.Refusal.Person})
 		v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
 	}

@@ -15,19 +15,35 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/approval"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
-
-type byteCounter = atomic.Int64
 
 var (
 	errPanic  = errors.New("a bug in the proxy")
 	errStatus = errors.New("the upstream's status is not that of a final response")
 )
+
+// upstreamAnswer says what came back, and how it ended.
+type upstreamAnswer struct {
+	left     atomic.Bool // a part of the request, its head at least, may have been sent to the upstream
+	status   int         // of the upstream's answer, or 0
+	late     *lateWatch  // of the body; may be nil
+	scrubbed *scrub.Report
+	unsigned *scrub.Report // the report on signatures of requests
+	ws       *wsrelay.Report
+	bodyErr  error // the upstream's body broke off
+	whole    bool  // the upstream's body was read to its end
+	cut      error // why the exchange was cut short, or nil
+}
 
 // scrubResponse takes a response through its steps.
 func (x *exchange) scrubResponse(resp *http.Response) *http.Response {
@@ -41,57 +57,105 @@ func (x *exchange) scrubResponse(resp *http.Response) *http.Response {
 	return resp
 }
 
-// removeHopHeaders removes the headers of the connection that a response arrived on.
-func (x *exchange) removeHopHeaders(resp *http.Response) error {
-	trim(resp.Header)
-	resp.Trailer = nil // not announced, because the proxy can scrub a trailer's name only once it has arrived
+// noteReport notes what was found in the answer, and in the messages of a WebSocket.
+func (a *upstreamAnswer) noteReport(n *receipt.Note, host catalog.Host, snap *reload.Snapshot, run policy.Run) {
+	if a.scrubbed != nil {
+		n.Sanitized = a.scrubbed.Count() + a.unsigned.Count()
+		for _, f := range a.scrubbed.ListFound() {
+			n.Scrubbed = append(n.Scrubbed, proxyapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
+		}
+	}
+	if a.ws != nil {
+		scrubbed, redacted, up, down := a.ws.Counts()
+		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted
+		n.BytesUp, n.BytesDown = n.BytesUp+up, n.BytesDown+down
+		n.Swapped = append(n.Swapped, toSwaps(a.ws.Swapped())...)
+		n.Hints = append(n.Hints, hintUnswapped(host, snap.Rules.Catalog, run, a.ws)...)
+	}
+}
+
+// checkStatus refuses a status on which net/http panics, above 999, or that it sends as an interim answer.
+func checkStatus(status int) error {
+	if status < 200 || status > 999 {
+		return errStatus
+	}
 	return nil
 }
 
-// checkCompression refuses a compressed body if the host may not compress.
-func (x *exchange) checkCompression(resp *http.Response) error {
-	return x.compression.check(resp, x.out.Method)
-}
-
 // reserveWindows reserves memory for the decoders of a body. The proxy asked for no such encoding.
-func (x *exchange) reserveWindows(resp *http.Response) error {
-	if !x.takeWindows(coding.ParseResponse(resp.Header)) {
+func reserveWindows(ctx context.Context, resp *http.Response) error {
+	if !takeWindows(ctx, resp.Header, coding.ParseResponse) {
 		return scrub.ErrEncoding
 	}
 	return nil
 }
 
-// scrubAnswer replaces credentials by their names.
+// watchArrival watches for messages that the scrubber, which searches the body later, holds back.
+func (a *upstreamAnswer) watchArrival(m *requestMessage, resp *http.Response, apis []*catalog.API) error {
+	a.late = m.watchBody(resp.Header, resp.ContentLength, apis, func() bool { return a.scrubbed.Count() > 0 })
+	if a.late != nil {
+		body := coding.NewBody(resp.Body)
+		body.AddObserver(a.late.countArrived)
+		resp.Body = body
+	}
+	return nil
+}
+
+// scrubAnswer replaces credentials, and then the request's signature, by their names. The second search is on a decoded
+// body, and costs less than a new scrubber for all credentials.
 func (x *exchange) scrubAnswer(resp *http.Response) (err error) {
 	x.w.bulk = resp.ContentLength > 0 // scrubbing makes the length unknown
-	x.scrubbed, err = x.snap.Scrub.ScrubResponse(resp, scrub.Options{
-		Method: x.out.Method, Sent: x.listSent(), KeepETag: canKeepETag(x.holders()),
-		Framing: x.framingOf(resp.Header), Held: x.held,
-	})
+	o := scrub.Options{
+		Method: x.msg.out.Method, Sent: x.creds.listSent(), KeepETag: canKeepETag(x.holders()),
+		Framing: x.msg.framingOf(resp.Header), Held: membudget.FromContext(x.ctx),
+	}
+	x.answer.scrubbed, err = x.snap.Scrub.ScrubResponse(resp, o)
+	s := x.creds.newSignatureScrubber()
+	if err != nil || s == nil {
+		return err
+	}
+	o.Sent, o.Held, o.Framing = nil, nil, x.msg.framingOf(resp.Header)
+	x.answer.unsigned, err = s.ScrubResponse(resp, o)
 	return err
 }
 
 // setDelivery decides how the body reaches the client.
-func (x *exchange) setDelivery(resp *http.Response) error {
+func (a *responseWriter) setDelivery(resp *http.Response, n *receipt.Note) error {
 	if resp.Header.Get("Content-Type") == "" {
 		resp.Header["Content-Type"] = nil // keeps net/http from guessing one
 	}
 	// The client of a stream waits for each piece. A body of known length needs no flushes.
-	x.w.flush = resp.ContentLength < 0
-	x.w.bulk = x.w.bulk && x.w.flush
-	x.note.Type = mediaType(resp.Header)
+	a.flush = resp.ContentLength < 0
+	a.bulk = a.bulk && a.flush
+	n.Type = mediaType(resp.Header)
 	return nil
 }
 
-// watchEnd notes how the body ends.
-func (x *exchange) watchEnd(resp *http.Response) error {
+// observeBody shows the scrubbed body to the features that read it, and notes how the body ends. ctx is that of the
+// exchange.
+func (a *upstreamAnswer) observeBody(ctx context.Context, resp *http.Response, m *requestMessage, p *planUse) error {
+	if m.debug != nil {
+		m.debug.response = formatHead(resp.Header)
+	}
 	// HEAD, 204 and 304 have no end to wait for.
 	if resp.Body == nil || resp.Body == http.NoBody {
-		x.whole = true
+		a.whole = true
 		return nil
 	}
-	x.seen = x.newCapture(resp)
-	resp.Body = &watchedBody{ReadCloser: resp.Body, x: x, late: x.answer}
+	body := &observedBody{ReadCloser: resp.Body, ctx: ctx, answer: a}
+	if a.late != nil {
+		body.observers = append(body.observers, a.late.countLeft)
+	}
+	if m.debug != nil {
+		body.observers = append(body.observers, m.debug.down.addBytes)
+	}
+	// The plan keeps the JSON that a dry run's GET returned.
+	if p.read != nil && p.read.Method == http.MethodGet && resp.StatusCode == http.StatusOK &&
+		strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		p.seen = &bodyStart{most: approval.MaxRead}
+		body.observers = append(body.observers, p.seen.addBytes)
+	}
+	resp.Body = body
 	return nil
 }
 
@@ -110,21 +174,10 @@ func canKeepETag(holders []*catalog.API) bool {
 	return !slices.ContainsFunc(holders, func(a *catalog.API) bool { return len(a.Credentials) > 0 && !a.KeepETag })
 }
 
-// listSent lists the token names whose credentials have left so far. A signing key does not leave, but a session token
-// beside the signature does.
-func (x *exchange) listSent() []string {
-	var out []string
-	if x.minted.token {
-		out = append(out, x.minted.signed[0].Name)
-	}
-	for _, s := range x.swapped.Swapped() {
-		out = append(out, s.Name)
-	}
-	return out
-}
-
-// trim removes hop-by-hop headers, and Alt-Svc, which would lead clients past the proxy.
-func trim(h http.Header) {
+// removeHopHeaders removes the headers of the connection that a response arrived on, and Alt-Svc, which would lead
+// clients past the proxy.
+func removeHopHeaders(resp *http.Response) error {
+	h := resp.Header
 	for _, v := range h["Connection"] {
 		for _, name := range strings.Split(v, ",") {
 			h.Del(strings.TrimSpace(name))
@@ -135,32 +188,35 @@ func trim(h http.Header) {
 	}
 	delete(h, "Alt-Svc")
 	delete(h, headerPlanned) // only CodeForge sends this header; an upstream could fake a recorded step
+	resp.Trailer = nil       // not announced, because the proxy can scrub a trailer's name only once it has arrived
+	return nil
 }
 
-// watchedBody notes how an upstream's body ended. If the body broke off, finish aborts the answer.
-type watchedBody struct {
+// observedBody shows each piece of an answer's body to its observers, and notes how the body ended. If the body broke
+// off, finishExchange aborts the answer.
+type observedBody struct {
 	io.ReadCloser
-	x    *exchange
-	late *lateWatch
+	ctx       context.Context // of the exchange
+	answer    *upstreamAnswer
+	observers []func(p []byte)
 }
 
-func (b *watchedBody) Read(p []byte) (int, error) {
+func (b *observedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.late.countLeft(p[:n])
-	if s := b.x.seen; s != nil {
-		s.Write(p[:min(n, approval.MaxRead-s.Len())])
+	for _, see := range b.observers {
+		see(p[:n])
 	}
 	switch err { //nolint:errorlint // io.Reader's own sentinel
 	case nil:
 	case io.EOF:
 		// An upstream that notices the abort may still end its body properly, so EOF alone does not prove a whole body.
-		if cause := context.Cause(b.x.ctx); cause != nil {
-			b.x.cut = cause
+		if cause := context.Cause(b.ctx); cause != nil {
+			b.answer.cut = cause
 			return n, cause
 		}
-		b.x.whole = true
+		b.answer.whole = true
 	default:
-		b.x.bodyErr = err
+		b.answer.bodyErr = err
 	}
 	return n, err
 }

@@ -1,7 +1,7 @@
 package egress
 
 import (
-	"io"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,88 +11,89 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/receipt"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/reload"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
 	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// endIfReloaded cuts the exchange off if its snapshot is not in force. Cut looks at verdicts: it could not cut this
+// endStale cuts an exchange off if its snapshot is not in force. CutStale looks at verdicts: it could not cut this
 // exchange before setVerdict.
-func (x *exchange) endIfReloaded() error {
-	if x.conf.Current() != x.snap {
-		x.cancel(errReloaded)
+func endStale(own, current *reload.Snapshot, cancel context.CancelCauseFunc) error {
+	if own != current {
+		cancel(errReloaded)
 	}
 	return nil
 }
 
 // announceWrite writes an intent to the ledger before the request leaves. A request needs one if its method writes, or
-// if it has a body, which may contain another operation than the method suggests.
-func (x *exchange) announceWrite() error {
-	if x.conf.Sending == nil || !x.request.CanWrite() && x.out.ContentLength == 0 {
+// if it has a body, which may contain another operation than the method suggests. A nil send means no ledger.
+func announceWrite(
+	send func(ledger.Sending) error, n *receipt.Note, q policy.Request, v policy.Verdict, out *http.Request,
+) error {
+	if send == nil || !q.CanWrite() && out.ContentLength == 0 {
 		return nil
 	}
-	err := x.conf.Sending(ledger.Sending{
-		Run: x.note.Run, Tenant: x.note.Tenant, CausedBy: x.note.CausedBy, Method: x.note.Method, URL: x.note.URL,
-	})
+	err := send(ledger.Sending{Run: n.Run, Tenant: n.Tenant, CausedBy: n.CausedBy, Method: n.Method, URL: n.URL})
 	//defence:ledger-required
 	if err != nil {
-		return &refusedError{policy.Refuse(policy.CodeAuditUnavailable, x.host, x.verdict.APIs), err}
+		return &refusedError{policy.Refuse(policy.CodeAuditUnavailable, q.Host, v.APIs), err}
 	}
 	return nil
 }
 
-// checkAddress checks the addresses that an upstream's name resolves to.
-func (x *exchange) checkAddress() error {
-	return x.conf.Pool.CheckTarget(x.ctx, x.newWant(x.out), x.out.URL)
-}
-
-// forwardRequest sends the request and passes the answer on. goproxy calls roundTrip.
-func (x *exchange) forwardRequest() error {
-	if x.request.Upgrade != "" {
-		return x.serveWebSocket(x.out)
-	}
-	x.proxy.ServeHTTP(x.w, x.out)
-	return nil
+// searchCall searches a call for credentials. No credential is swapped in here.
+func (u *credentialUse) searchCall(guard *swap.Swapper, out *http.Request, found func(swap.CarriedValue)) error {
+	u.compression = compression{accepted: true}
+	_, err := guard.SwapRequest(out, swap.Options{Found: found})
+	return err
 }
 
 // putCredentials replaces token names by credentials, sets the headers that the proxy controls, and signs, in this
 // order: a signature must cover the request that leaves.
 func (x *exchange) putCredentials() error {
-	out := x.out
-	x.compression = compressionOf(x.holders())
+	u, out := &x.creds, x.msg.out
+	u.compression = compressionOf(x.holders())
 	x.note.HeadUp = headSize(out)
-	o := x.newSwapOptions()
-	o.Framing = x.framingOf(out.Header)
+	o := newSwapOptions(x.note.Host, x.request.TLS, x.verdict.APIs)
+	o.Obtain, o.Found = u.newObtainer(x.ctx, x.conf.Mint), x.raiseAlarm
+	u.messages = o // a WebSocket's messages have another framing than the body
+	o.Framing = x.msg.framingOf(out.Header)
 	var signs *catalog.Credential
 	// Signing follows the rule for swaps: over plain HTTP every API must allow it.
 	if !o.Insecure {
 		signs = mint.ClaimSigner(out, o.Allowed)
 	}
 	// From here on the request holds credentials, so searchRefused must not search it again.
-	x.guarded, x.rest = true, coding.SplitBody(out)
+	u.searched, u.rest = true, coding.SplitBody(out)
 	// Swapping removes a Range header if the response may show a credential; the hint tells the code why.
 	ranged := len(swap.ListRangeHeaders(out)) > 0
-	defer func() { x.ranged = ranged && len(swap.ListRangeHeaders(out)) == 0 }()
-	report, err := x.guard.SwapRequest(out, o)
-	x.swapped = report
-	if err != nil {
+	defer func() { u.ranged = ranged && len(swap.ListRangeHeaders(out)) == 0 }()
+	var err error
+	if u.swapped, err = x.snap.guard.SwapRequest(out, o); err != nil {
 		return err
 	}
 	out.Header.Set("User-Agent", x.conf.UserAgent)
-	x.compression.setAcceptHeaders(out.Header)
-	if x.newWant(out).HTTP2 {
+	u.compression.setAcceptHeaders(out.Header)
+	u.want = upstream.Want{
+		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.from.lease, Once: x.debts.approved,
+		HTTP2:   x.request.TLS && isGRPC(out.Header.Get("Content-Type")),
+		Upgrade: out.Header.Get("Upgrade") != "", Login: wantsConnLogin(out.Header),
+	}
+	if u.want.HTTP2 {
 		out.Header.Set("Te", "trailers") // tells a gRPC server that every hop keeps trailers
 	}
 	if signs == nil {
 		return nil
 	}
-	signature, err := x.conf.Mint.SignRequest(x.ctx, *signs, out, x.host.Name())
+	signature, err := x.conf.Mint.SignRequest(x.ctx, *signs, out, x.request.Host.Name())
 	if err != nil {
 		return err
 	}
-	x.minted.noteSignature(signs.Name, signature)
-	x.minted.token = out.Header.Get("X-Amz-Security-Token") != ""
+	u.noteSignature(signs.Name, signature)
+	u.token = out.Header.Get("X-Amz-Security-Token") != ""
 	return nil
 }
 
@@ -112,11 +113,12 @@ func headBytes(h http.Header) (n int) {
 	return n
 }
 
-// newSwapOptions returns the credentials that the exchange may swap in. Over plain HTTP every API must allow it.
-func (x *exchange) newSwapOptions() swap.Options {
-	o := swap.Options{Host: chosenHostPart(x.note.Host, x.verdict.APIs), Obtain: x.obtainValue, Found: x.raiseAlarmOnce}
-	for _, a := range x.verdict.APIs {
-		o.Insecure = o.Insecure || x.insecure && !a.AllowHTTP
+// newSwapOptions returns the credentials of these APIs as those that the exchange may swap in. host is the whole name.
+// Over plain HTTP every API must allow it.
+func newSwapOptions(host string, isTLS bool, apis []*catalog.API) swap.Options {
+	o := swap.Options{Host: chosenHostPart(host, apis)}
+	for _, a := range apis {
+		o.Insecure = o.Insecure || !isTLS && !a.AllowHTTP
 		if o.Allowed == nil {
 			o.Allowed = slices.Clip(a.Credentials) // a slice of the catalog: appending must copy it
 			continue
@@ -155,15 +157,6 @@ func wantsConnLogin(h http.Header) bool {
 	return false
 }
 
-// newWant describes the connection that a request needs.
-func (x *exchange) newWant(out *http.Request) upstream.Want {
-	return upstream.Want{
-		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.lease,
-		HTTP2:   !x.insecure && isGRPC(out.Header.Get("Content-Type")),
-		Upgrade: out.Header.Get("Upgrade") != "", Login: wantsConnLogin(out.Header), Once: x.approved,
-	}
-}
-
 // isGRPC reports whether a content type is that of gRPC, such as application/grpc+proto. The types of gRPC-Web, which
 // is made for HTTP/1, do not match.
 func isGRPC(kind string) bool {
@@ -171,59 +164,19 @@ func isGRPC(kind string) bool {
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], "+; "))
 }
 
-// noteReports copies the reports of the steps into the receipt entry.
-func (x *exchange) noteReports() {
-	n := &x.note
-	n.Swapped = toSwaps(x.swapped.Swapped())
-	if len(x.minted.signed) > 0 {
-		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: x.minted.signed[0].Name, In: "signature"})
+// noteReport notes the credentials in the receipt entry.
+func (u *credentialUse) noteReport(n *receipt.Note, host catalog.Host, snap *reload.Snapshot, run policy.Run) {
+	n.Swapped = toSwaps(u.swapped.Swapped())
+	if len(u.signed) > 0 {
+		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: u.signed[0].Name, In: "signature"})
 	}
 	// A refusal may come before the step that makes a report.
-	if x.swapped != nil {
-		n.Hints = append(n.Hints, x.hintUnswapped(x.swapped)...)
+	if u.swapped != nil {
+		n.Hints = append(n.Hints, hintUnswapped(host, snap.Rules.Catalog, run, u.swapped)...)
 	}
-	if x.redacted != nil {
-		n.Redacted = x.redacted.Count()
-	}
-	if x.scrubbed != nil {
-		n.Sanitized = x.scrubbed.Count() + x.unsigned.Count()
-		for _, f := range x.scrubbed.ListFound() {
-			n.Scrubbed = append(n.Scrubbed, proxyapi.Swap{Name: f.Name, In: f.In, Count: f.Count})
-		}
-	}
-	if x.up != nil {
-		n.BytesUp = x.up.n.Load()
-	}
-	n.BytesDown = x.w.bytes
-	if !x.w.first.IsZero() {
-		n.FirstMS = toMilliseconds(x.w.first.Sub(x.began))
-	}
-	if x.ws != nil {
-		scrubbed, redacted, up, down := x.ws.Counts()
-		n.Sanitized, n.Redacted = n.Sanitized+scrubbed, n.Redacted+redacted
-		n.BytesUp, n.BytesDown = n.BytesUp+up, n.BytesDown+down
-		n.Swapped = append(n.Swapped, toSwaps(x.ws.Swapped())...)
-		n.Hints = append(n.Hints, x.hintUnswapped(x.ws)...)
-	}
-	n.Hints = slices.Concat(n.Hints, x.hintRejected(), x.hintRemovedHeaders(), x.hintLate())
-	x.addMethodToHints()
 }
 
 // toSwaps converts a report of package swap to the form that receipts use.
 func toSwaps(list []swap.Swap) []proxyapi.Swap {
 	return convert.Each(list, func(w swap.Swap) proxyapi.Swap { return proxyapi.Swap{Name: w.Name, In: w.In} })
-}
-
-// countedBody counts the bytes of a request's body.
-type countedBody struct {
-	io.ReadCloser
-	n    byteCounter
-	late *lateWatch
-}
-
-func (c *countedBody) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	c.n.Add(int64(n))
-	c.late.countArrived(p[:n])
-	return n, err
 }

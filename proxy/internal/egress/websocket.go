@@ -13,60 +13,65 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/entrance"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
-	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/wsrelay"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
 var errHandshake = errors.New("the upstream's answer to the WebSocket handshake is invalid")
 
-// serveWebSocket does the handshake with the upstream, and relays messages only after a valid 101.
-func (x *exchange) serveWebSocket(out *http.Request) error {
+// forwardRequest sends the request and passes the answer on. goproxy calls roundTrip. For a WebSocket it does the
+// handshake with the upstream, and relays messages only after a valid 101.
+func (x *exchange) forwardRequest() error {
+	out := x.msg.out
+	if x.request.Upgrade == "" {
+		x.proxy.ServeHTTP(x.w, out)
+		return nil
+	}
 	key := out.Header.Get("Sec-Websocket-Key")
 	raw, err := base64.StdEncoding.DecodeString(key)
 	standard := err == nil && len(raw) == 16 && out.Header.Get("Sec-Websocket-Version") == "13"
 	// A handshake with a body would leave bytes in the tunnel that policy has not judged.
-	if !standard || !x.conn.IsHTTP1() || out.ContentLength != 0 {
-		return &refusedError{verdict: policy.Refuse(policy.CodeUpgradeRefused, x.host, nil)}
+	if !standard || !x.from.conn.IsHTTP1() || out.ContentLength != 0 {
+		return &refusedError{verdict: policy.Refuse(policy.CodeUpgradeRefused, x.request.Host, nil)}
 	}
 	// Extensions such as compression would hide the messages from the search.
 	wsrelay.DropExtensions(out.Header)
-	resp, err := x.sendUpstream(out)
+	resp, err := sendUpstream(x.conf.Pool, out, x.creds.want, &x.answer.left)
 	if err != nil {
 		return err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		if resp.StatusCode == http.StatusUnauthorized {
-			x.renewMinted(false)
+			x.creds.renewMinted(x.ctx, x.conf.Mint, false)
 		}
-		return x.passPlainAnswer(resp)
+		x.w.send(x.scrubResponse(resp)) //nolint:bodyclose // send closes it
+		return nil
 	}
 	defer resp.Body.Close()
-	upstream, ok := resp.Body.(io.ReadWriteCloser)
+	tunnel, ok := resp.Body.(io.ReadWriteCloser)
 	// isValidAccept proves that the server speaks WebSocket: any other tunnel would pass unsearched bytes.
 	if !ok || !isValidAccept(resp.Header, key) || !wsrelay.HasNoExtensions(resp.Header) {
 		return errHandshake
 	}
-	report, err := x.snap.Scrub.ScrubResponse(resp, scrub.Options{Method: out.Method, Sent: x.listSent()})
-	if err == nil {
-		err = x.scrubSignature(resp)
-	}
-	if err != nil {
+	if err := x.scrubAnswer(resp); err != nil {
 		return err
 	}
-	x.scrubbed = report
-	return x.relayWebSocket(resp.Header, upstream)
-}
-
-// passPlainAnswer passes on an upstream's answer that refused to switch protocols.
-func (x *exchange) passPlainAnswer(resp *http.Response) error {
-	// net/http panics on a status above 999, and sends a 1xx other than 101 as an interim answer.
-	if resp.StatusCode < 200 || resp.StatusCode > 999 {
-		_ = resp.Body.Close()
-		return errStatus
+	client, err := x.w.switchProtocols(x.from.conn, resp)
+	if client == nil {
+		return err
 	}
-	x.w.send(x.scrubResponse(resp)) //nolint:bodyclose // send closes it
+	defer client.Close()
+	x.note.Outcome = proxyapi.OutcomeServed
+	x.answer.ws = &wsrelay.Report{}
+	// An end without a close frame is normal: the run ended, or one side disconnected.
+	x.note.Cause = wsrelay.RelayMessages(x.ctx, client, tunnel, wsrelay.Options{
+		Scrub: x.snap.Scrub, Signature: x.creds.newSignatureScrubber(), Sent: x.creds.listSent(), Swap: x.snap.guard,
+		SwapOptions: x.creds.messages, Redact: x.conf.Redact, Held: membudget.FromContext(x.ctx), Report: x.answer.ws,
+	})
+	x.answer.cut = context.Cause(x.ctx)
 	return nil
 }
 
@@ -78,42 +83,28 @@ func isValidAccept(h http.Header, key string) bool {
 		httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade")
 }
 
-// relayWebSocket answers 101 and hands both ends to wsrelay.
-func (x *exchange) relayWebSocket(h http.Header, upstream io.ReadWriteCloser) error {
-	conn, buffered, err := http.NewResponseController(x.w.ResponseWriter).Hijack()
+// switchProtocols answers 101 with the headers of resp, and returns the client's connection. It is nil after an error.
+// Once the connection is hijacked, an error could no longer become an answer, so it goes to a.err.
+func (a *responseWriter) switchProtocols(checked *entrance.Conn, resp *http.Response) (*hijackedConn, error) {
+	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer conn.Close()
-	// Raw comes before the first byte of the relay: messages are not HTTP/1 requests.
-	x.conn.EndCheck()
-	x.w.status = http.StatusSwitchingProtocols
-	trim(h)
-	h.Set("Connection", "Upgrade")
-	h.Set("Upgrade", "websocket")
-	if err := writeSwitch(buffered.Writer, h); err != nil {
-		// The connection is hijacked, so a returned error could no longer become an answer.
-		x.w.err = err
-		return nil
-	}
-	x.note.Outcome = proxyapi.OutcomeServed
-	x.ws = &wsrelay.Report{}
-	// An end without a close frame is normal: the run ended, or one side disconnected.
-	x.note.Cause = wsrelay.RelayMessages(x.ctx, &hijackedConn{Conn: conn, r: buffered.Reader}, upstream, wsrelay.Options{
-		Scrub: x.snap.Scrub, Signature: x.newSignatureScrubber(), Sent: x.listSent(), Swap: x.guard,
-		SwapOptions: x.newSwapOptions(),
-		Redact:      x.conf.Redact, Held: x.held, Report: x.ws,
-	})
-	x.cut = context.Cause(x.ctx)
-	return nil
-}
-
-func writeSwitch(w *bufio.Writer, h http.Header) error {
+	// This comes before the first byte of the relay: messages are not HTTP/1 requests.
+	checked.EndCheck()
+	a.status = http.StatusSwitchingProtocols
+	_ = removeHopHeaders(resp)
+	resp.Header.Set("Connection", "Upgrade")
+	resp.Header.Set("Upgrade", "websocket")
 	// A bufio.Writer keeps its first error, and Flush returns it.
-	_, _ = w.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	_ = h.Write(w)
-	_, _ = w.WriteString("\r\n")
-	return w.Flush()
+	_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	_ = resp.Header.Write(buffered)
+	_, _ = buffered.WriteString("\r\n")
+	if a.err = buffered.Flush(); a.err != nil {
+		_ = conn.Close()
+		return nil, nil //nolint:nilnil // see above
+	}
+	return &hijackedConn{Conn: conn, r: buffered.Reader}, nil
 }
 
 // hijackedConn is a connection whose first bytes have already been read.
