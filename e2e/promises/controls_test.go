@@ -204,6 +204,7 @@ var promisesOf = map[string][]string{
 	"tool-bounds":        {"bounded-work"},
 	"uid":                {"one-run-one-identity"},
 	"unread-answers":     {"tenant-shares"},
+	"answer-memory":      {"tenant-shares"},
 	"unnamed":            {"file-limits"},
 	"upstream-tls":       {"declared-places-only"},
 	"websocket-writes":   {"restricted-methods", "rules", "documented-operations"},

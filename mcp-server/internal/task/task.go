@@ -140,6 +140,9 @@ type wireTask struct {
 	Complete *mcp.CallToolResult `json:"result,omitempty"`
 }
 
+// ToolResult returns the result of the tool, or nil.
+func (t *wireTask) ToolResult() *mcp.CallToolResult { return t.Complete }
+
 // reply is every other result as JSON, with the fields of both shapes.
 type reply struct {
 	mcp.ResultBase

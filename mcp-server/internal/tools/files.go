@@ -25,14 +25,17 @@ import (
 const (
 	// runsURI is the start of the URI of a run's file: codeforge://runs/RUN/files/NAME.
 	runsURI = "codeforge://runs/"
-	// fileCopies is the number of copies of a file that an answer with it has in memory: the data, base64 and JSON.
-	fileCopies = 3
+	// AnswerCopies is the number of copies of its contents that an answer has in memory: the data, base64 and JSON.
+	AnswerCopies = 3
 	// firstWithLinks is the first protocol version with resource links in results.
 	firstWithLinks = "2025-06-18"
 	// maxSide bounds the longer side of a shown image, in pixels: models scale a larger one down, and it would cost a
 	// client much memory.
 	maxSide = 1568
 )
+
+// errManyFiles is for a file beyond the memory for answers.
+var errManyFiles = errors.New("too many files are read at once: read this one again later")
 
 // runFiles takes the files of a run, for its result.
 type runFiles struct {
@@ -71,8 +74,8 @@ func (s *Surface) answerFile(ctx context.Context, req *mcp.ReadResourceRequest) 
 			return history.ErrUnknown
 		}
 		// Before the data are read: many requests at once would otherwise have all of them in memory.
-		if membudget.FromContext(ctx).WaitAndTake(ctx, fileCopies*f.Size) != nil {
-			return errors.New("too many files are read at once: read this one again later")
+		if membudget.FromContext(ctx).WaitAndTake(ctx, AnswerCopies*f.Size) != nil {
+			return errManyFiles
 		}
 		return nil
 	})

@@ -142,11 +142,11 @@ func TestReadLongFile(t *testing.T) {
 	testkit.WaitFor(t, func() bool { _, err := h.ReadRunFile(t.Context(), "r1", "a.txt", nil); return err == nil })
 	s := shelved(t)
 	s.cfg.History = h
-	budget := membudget.New(4 * fileCopies * 2 << 20)
+	budget := membudget.New(4 * AnswerCopies * 2 << 20)
 	account := budget.OpenAccount("client")
 	req := &mcp.ReadResourceRequest{Params: &mcp.ReadResourceParams{URI: runsURI + "r1/files/a.txt"}}
 	res, err := s.answerFile(membudget.NewContext(t.Context(), account), req)
-	if err != nil || len(res.Contents[0].Blob) != 2<<20 || budget.UsedBytes() != fileCopies*2<<20 {
+	if err != nil || len(res.Contents[0].Blob) != 2<<20 || budget.UsedBytes() != AnswerCopies*2<<20 {
 		t.Errorf("%d bytes are taken: %v", budget.UsedBytes(), err)
 	}
 	other := membudget.NewContext(t.Context(), budget.OpenAccount("client"))

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/patch"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
@@ -261,7 +262,7 @@ func (h *skillResources) endSubscription(_ context.Context, req *mcp.Unsubscribe
 }
 
 // readResource returns skill://name, skill://name/SKILL.md and skill://name/name.ts.
-func (h *skillResources) readResource(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult,
+func (h *skillResources) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult,
 	error) {
 	uri := req.Params.URI
 	name, file, _ := strings.Cut(strings.TrimPrefix(uri, skillURI), "/")
@@ -281,6 +282,9 @@ func (h *skillResources) readResource(_ context.Context, req *mcp.ReadResourceRe
 		}
 	default:
 		return nil, mcp.ResourceNotFoundError(uri)
+	}
+	if !membudget.FromContext(ctx).TryTake(AnswerCopies * int64(len(content.Text))) {
+		return nil, errManyFiles
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
 }

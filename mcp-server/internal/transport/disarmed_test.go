@@ -4,13 +4,19 @@ package transport_test
 
 import "testing"
 
-// TestDisarmed: without these defences, every answer of a client that does not read stays in memory, and a user ends the
-// calls of another. e2e/negative runs it.
+// TestDisarmed: without these defences, every answer of a client that does not read stays in memory, many answers are
+// encoded at once, and a user ends the calls of another. e2e/negative runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("unread-answers", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "unread-answers")
 		if n := countRefused(t); n > 0 {
 			t.Errorf("the attack is stopped by something else: %d answers are refused", n)
+		}
+	})
+	t.Run("answer-memory", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "answer-memory")
+		if peak, _ := answerAtOnce(t); peak < mostAtOnce {
+			t.Errorf("the attack is stopped by something else: %d MiB", peak>>20)
 		}
 	})
 	t.Run("session-user", func(t *testing.T) {

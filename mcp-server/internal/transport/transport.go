@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
@@ -107,7 +108,7 @@ func New(cfg Config) *Handler {
 	stateless := options
 	stateless.Stateless = true
 	h.modern = mcp.NewStreamableHTTPHandler(server, &stateless)
-	cfg.Server.AddReceivingMiddleware(h.cancelAbandoned)
+	cfg.Server.AddReceivingMiddleware(h.cancelAbandoned, takeAnswerMemory)
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	go h.reapIdle(ctx)
@@ -270,6 +271,45 @@ func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// takeAnswerMemory is a middleware that takes the memory for a tool's result before the SDK encodes the result. Many
+// calls may wait for the end of one run, and get its images at the same moment. Readers of resources take their memory.
+func takeAnswerMemory(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if err != nil {
+			return res, err
+		}
+		//defence:answer-memory permits
+		hasRoom := membudget.FromContext(ctx).TryTake(tools.AnswerCopies * sizeOf(res))
+		if !hasRoom {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: errUnread.Error()}
+		}
+		return res, nil
+	}
+}
+
+// sizeOf returns the size of the contents of a tool's result in bytes, or 0 for other results.
+func sizeOf(res mcp.Result) (n int64) {
+	if t, ok := res.(interface{ ToolResult() *mcp.CallToolResult }); ok {
+		res = t.ToolResult()
+	}
+	r, ok := res.(*mcp.CallToolResult)
+	if !ok || r == nil {
+		return 0
+	}
+	for _, c := range r.Content {
+		switch c := c.(type) {
+		case *mcp.TextContent:
+			n += int64(len(c.Text))
+		case *mcp.ImageContent:
+			n += int64(len(c.Data))
+		case *mcp.AudioContent:
+			n += int64(len(c.Data))
+		}
+	}
+	return n
 }
 
 // makeRoom reports whether one more session may start. It ends an idle session if necessary.

@@ -9,7 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"runtime/debug"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -471,7 +475,7 @@ func countRefused(t *testing.T) (refused int) {
 	add := func(f *fixture) *fixture {
 		f.mcp.AddTool(&mcp.Tool{Name: "long", InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", size)}}}, nil
+				return &mcp.CallToolResult{Meta: mcp.Meta{"long": strings.Repeat("x", size)}, Content: []mcp.Content{}}, nil
 			})
 		return f
 	}
@@ -501,6 +505,66 @@ func countRefused(t *testing.T) (refused int) {
 		t.Errorf("another tenant: %d, %d bytes", code, len(body))
 	}
 	return refused
+}
+
+// TestAnswersAtOnce: many calls that get one result at the same moment take a bounded amount of memory. The result is not
+// lost: the next call gets it.
+// Promise: tenant-shares
+func TestAnswersAtOnce(t *testing.T) {
+	if peak, whole := answerAtOnce(t); peak > mostAtOnce || whole == 0 {
+		t.Errorf("%d MiB, %d whole answers", peak>>20, whole)
+	}
+}
+
+// mostAtOnce is less than the memory for the answers of answerAtOnce without a bound, in bytes.
+const mostAtOnce = 100 << 20
+
+// answerAtOnce lets 64 calls wait for an image of 1 MiB, which all get at the same moment. It returns the largest heap
+// meanwhile, and the number of calls that got the image.
+func answerAtOnce(t *testing.T) (peak uint64, whole int) {
+	t.Helper()
+	const calls, size = 64, 1 << 20
+	f := serve(t, transport.Config{Answers: membudget.New(64 << 20)})
+	session := f.begin(t)
+	image, ready := []mcp.Content{&mcp.ImageContent{Data: make([]byte, size), MIMEType: "image/png"}}, make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Add(calls)
+	f.mcp.AddTool(&mcp.Tool{Name: "image", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			waiting.Done()
+			<-ready
+			return &mcp.CallToolResult{Content: image}, nil
+		})
+	var answers sync.WaitGroup
+	var complete atomic.Int32
+	for i := range calls {
+		answers.Go(func() {
+			resp, err := f.post(t.Context(), t, oldVersion, session, call(i+2, "image"))
+			if err != nil {
+				return
+			}
+			defer resp.Body.Close()
+			if n, err := io.Copy(io.Discard, resp.Body); err == nil && n > size {
+				complete.Add(1)
+			}
+		})
+	}
+	waiting.Wait()
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // so that the heap is about what is in use
+	runtime.GC()                                     // the garbage of other tests
+	done := make(chan struct{})
+	go func() { answers.Wait(); close(done) }()
+	close(ready)
+	for tick := time.NewTicker(2 * time.Millisecond); ; <-tick.C {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		peak = max(peak, m.HeapAlloc)
+		select {
+		case <-done:
+			return peak, int(complete.Load())
+		default:
+		}
+	}
 }
 
 // TestStuckClient: a client that stops reading loses its connection after a while; others are not held up.
