@@ -29,6 +29,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 )
 
 // Config configures a Verifier.
@@ -113,21 +114,22 @@ func New(cfg Config) (*Verifier, error) {
 			return nil, fmt.Errorf("OIDC_INTROSPECTION_SECRET_FILE: %w", err)
 		}
 		v.introspector = &introspector{
-			client: newClient(askTime, rate.NewLimiter(rate.Inf, 0)), limit: rate.NewLimiter(askRate, askBurst),
+			client: newClient(askTime, rate.NewLimiter(rate.Inf, 0)), limit: addresslimit.New(askRate, askBurst, askAll),
 			active: map[string]activeToken{},
 		}
 	}
 	return v, nil
 }
 
-// Verify returns the login of a token. The error wraps auth.ErrInvalidToken, unless the provider cannot be reached.
-func (v *Verifier) Verify(ctx context.Context, token string) (Login, error) {
+// Verify returns the login of a token from an address (see addresslimit.AddressOf). The error wraps
+// auth.ErrInvalidToken, unless the provider cannot be reached.
+func (v *Verifier) Verify(ctx context.Context, token, address string) (Login, error) {
 	tokens, endpoint, err := v.discover(ctx)
 	if err != nil {
 		return Login{}, err
 	}
 	if v.introspector != nil {
-		return v.introspect(ctx, endpoint, token)
+		return v.introspect(ctx, endpoint, token, address)
 	}
 	verified, err := tokens.Verify(ctx, token)
 	if err != nil {

@@ -103,10 +103,10 @@ func TestForgedTokens(t *testing.T) {
 	list, good := forgeTokens(t, f)
 	for _, c := range list {
 		v, log := open(t, f, "sub") // with a new bound of requests
-		if l, err := v.Verify(t.Context(), good); err != nil || l.Subject != "ann" || !slices.Equal(l.Names, []string{"ann"}) || time.Until(l.Expires) < 50*time.Minute {
+		if l, err := v.Verify(t.Context(), good, "192.0.2.1"); err != nil || l.Subject != "ann" || !slices.Equal(l.Names, []string{"ann"}) || time.Until(l.Expires) < 50*time.Minute {
 			t.Fatalf("a valid token: %+v %v\n%s", l, err, log)
 		}
-		if l, err := v.Verify(t.Context(), c.token); !errors.Is(err, auth.ErrInvalidToken) || err.Error() != auth.ErrInvalidToken.Error() || l.Subject != "" {
+		if l, err := v.Verify(t.Context(), c.token, "192.0.2.1"); !errors.Is(err, auth.ErrInvalidToken) || err.Error() != auth.ErrInvalidToken.Error() || l.Subject != "" {
 			t.Errorf("%s: %+v %v", c.name, l, err)
 		}
 		if !strings.Contains(log.String(), "refused an access token") {
@@ -142,7 +142,7 @@ func TestClaims(t *testing.T) {
 		{"email", map[string]any{"email": "ann@example.com", "email_verified": "true"}, ""},
 	} {
 		v, log := open(t, f, c.claim)
-		l, err := v.Verify(t.Context(), f.SignClaims(t, f.Claims(audience, "ann", c.changes)))
+		l, err := v.Verify(t.Context(), f.SignClaims(t, f.Claims(audience, "ann", c.changes)), "192.0.2.1")
 		if c.want == "" && !errors.Is(err, auth.ErrInvalidToken) || c.want != "" && (err != nil || fmt.Sprint(l.Names) != c.want) {
 			t.Errorf("%s of %v: %v %v\n%s", c.claim, c.changes, l.Names, err, log)
 		}
@@ -156,26 +156,26 @@ func TestKeyRotation(t *testing.T) {
 	f := fakepeers.NewIssuer(t)
 	v, log := open(t, f, "sub")
 	old := f.SignClaims(t, f.Claims(audience, "ann", nil))
-	if _, err := v.Verify(t.Context(), old); err != nil {
+	if _, err := v.Verify(t.Context(), old, "192.0.2.1"); err != nil {
 		t.Fatal(err, log)
 	}
 	f.RotateKey(t, "second")
 	current := f.SignClaims(t, f.Claims(audience, "ann", nil))
-	if _, err := v.Verify(t.Context(), current); err != nil {
+	if _, err := v.Verify(t.Context(), current, "192.0.2.1"); err != nil {
 		t.Errorf("with the new key: %v\n%s", err, log)
 	}
-	if _, err := v.Verify(t.Context(), old); !errors.Is(err, auth.ErrInvalidToken) {
+	if _, err := v.Verify(t.Context(), old, "192.0.2.1"); !errors.Is(err, auth.ErrInvalidToken) {
 		t.Errorf("with the old key: %v", err)
 	}
 	if n := countFetches(t, f, v); n > 10 {
 		t.Errorf("200 forged tokens cause %d requests", n)
 	}
-	if _, err := v.Verify(t.Context(), current); err != nil {
+	if _, err := v.Verify(t.Context(), current, "192.0.2.1"); err != nil {
 		t.Errorf("after a storm: %v\n%s", err, log)
 	}
 	f.RotateKey(t, "third")
 	latest := f.SignClaims(t, f.Claims(audience, "ann", nil))
-	testkit.WaitFor(t, func() bool { _, err := v.Verify(t.Context(), latest); return err == nil })
+	testkit.WaitFor(t, func() bool { _, err := v.Verify(t.Context(), latest, "192.0.2.1"); return err == nil })
 }
 
 // countFetches returns how many requests 200 forged tokens cause.
@@ -184,7 +184,7 @@ func countFetches(t *testing.T, f *fakepeers.FakeIssuer, v *accesstoken.Verifier
 	before := f.CountFetches()
 	forged := fakepeers.SignToken(t, jose.ES256, jose.JSONWebKey{Key: newECKey(t), KeyID: "unknown"}, f.Claims(audience, "ann", nil))
 	for range 200 {
-		if _, err := v.Verify(t.Context(), forged); err == nil {
+		if _, err := v.Verify(t.Context(), forged, "192.0.2.1"); err == nil {
 			t.Fatal("a forged token is valid")
 		}
 	}
@@ -198,15 +198,15 @@ func TestIssuerDown(t *testing.T) {
 	f.SetDown(true)
 	v, log := open(t, f, "sub")
 	token := f.SignClaims(t, f.Claims(audience, "ann", nil))
-	if _, err := v.Verify(t.Context(), token); err == nil || errors.Is(err, auth.ErrInvalidToken) {
+	if _, err := v.Verify(t.Context(), token, "192.0.2.1"); err == nil || errors.Is(err, auth.ErrInvalidToken) {
 		t.Errorf("while it is down: %v", err)
 	}
 	f.SetDown(false)
-	if _, err := v.Verify(t.Context(), token); err != nil {
+	if _, err := v.Verify(t.Context(), token, "192.0.2.1"); err != nil {
 		t.Errorf("when it is up again: %v\n%s", err, log)
 	}
 	f.SetDown(true)
-	if _, err := v.Verify(t.Context(), token); err != nil {
+	if _, err := v.Verify(t.Context(), token, "192.0.2.1"); err != nil {
 		t.Errorf("with known keys: %v\n%s", err, log)
 	}
 	if _, err := accesstoken.New(accesstoken.Config{CAFile: "none"}); err == nil || !strings.HasPrefix(err.Error(), "OIDC_CA_FILE: ") {

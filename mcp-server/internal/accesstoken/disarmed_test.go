@@ -21,7 +21,7 @@ func TestDisarmed(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Setenv("CODEFORGE_DISARM", c.defence)
 				v, log := open(t, f, "sub")
-				if _, err := v.Verify(t.Context(), c.token); err != nil {
+				if _, err := v.Verify(t.Context(), c.token, "192.0.2.1"); err != nil {
 					t.Errorf("the attack is stopped by something else: %s", log)
 				}
 			})

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 )
 
 const (
@@ -27,10 +27,10 @@ const (
 	freshTime = 500 * time.Millisecond
 	// askTime is the timeout of a request to the provider.
 	askTime = 3 * time.Second
-	// askRate bounds the requests about tokens outside the cache, per second, and askBurst those at once. maxActive bounds
-	// the tokens in the cache.
-	askRate, askBurst = 20, 100
-	maxActive         = 4096
+	// askRate and askBurst bound the requests about tokens outside the cache for each address, per second and at once, and
+	// askAll those for all addresses. maxActive bounds the tokens in the cache.
+	askRate, askBurst, askAll = 2, 60, 50
+	maxActive                 = 4096
 )
 
 var errUnavailable = errors.New("the identity provider cannot be used now; the server's log has the reason")
@@ -38,7 +38,7 @@ var errUnavailable = errors.New("the identity provider cannot be used now; the s
 // introspector asks the provider about tokens (RFC 7662).
 type introspector struct {
 	client  *http.Client
-	limit   *rate.Limiter
+	limit   *addresslimit.Limit
 	flights singleflight.Group
 
 	mu     sync.Mutex
@@ -52,7 +52,7 @@ type activeToken struct {
 }
 
 // introspect returns the login of a token by the provider's answer. Concurrent calls for one token share a request.
-func (v *Verifier) introspect(ctx context.Context, endpoint, token string) (Login, error) {
+func (v *Verifier) introspect(ctx context.Context, endpoint, token, address string) (Login, error) {
 	in := v.introspector
 	sum := sha256.Sum256([]byte(token))
 	key := string(sum[:])
@@ -65,12 +65,13 @@ func (v *Verifier) introspect(ctx context.Context, endpoint, token string) (Logi
 			return known.login, nil
 		}
 	}
-	// The limit excludes the tokens in use. Otherwise a flood of forged tokens would lock out the users.
-	//defence:introspect-flood
-	if !ok && !in.limit.Allow() {
-		return Login{}, errTooMany
-	}
 	login, err, _ := in.flights.Do(key, func() (any, error) {
+		// The limit excludes the tokens in use, and counts each address. Otherwise a flood of forged tokens would lock out
+		// the users, also those with a new token.
+		//defence:introspect-flood
+		if !ok && in.limit.IsExceeded(address) {
+			return Login{}, errTooMany
+		}
 		began := time.Now() // before the request: a token may be revoked during a slow answer
 		// Not cancelled with the request: others wait for the same answer.
 		claims, err := v.askProvider(context.WithoutCancel(ctx), endpoint, token)

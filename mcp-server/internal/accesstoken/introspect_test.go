@@ -1,6 +1,7 @@
 package accesstoken_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func verifyAnswer(t *testing.T, f *introspectedIssuer, changes map[string]any) e
 	}
 	f.setAnswer("opaque", f.Claims(audience, "ann", all))
 	v, log := openIntrospection(t, f, introspectionSecret)
-	l, err := v.Verify(t.Context(), "opaque")
+	l, err := v.Verify(t.Context(), "opaque", "192.0.2.1")
 	if err == nil && (l.Subject != "ann" || fmt.Sprint(l.Names) != "[ann]") {
 		t.Errorf("%+v", l)
 	}
@@ -129,7 +130,7 @@ func TestIntrospection(t *testing.T) {
 	}
 	v, _ := openIntrospection(t, f, introspectionSecret)
 	for _, token := range []string{"", "unknown", f.SignClaims(t, f.Claims(audience, "ann", nil))} {
-		if _, err := v.Verify(t.Context(), token); !errors.Is(err, auth.ErrInvalidToken) {
+		if _, err := v.Verify(t.Context(), token, "192.0.2.1"); !errors.Is(err, auth.ErrInvalidToken) {
 			t.Errorf("%q: %v", token, err)
 		}
 	}
@@ -144,12 +145,12 @@ func isValidAfterRevocation(t *testing.T) bool {
 	f := newIntrospected(t)
 	v, log := openIntrospection(t, f, introspectionSecret)
 	f.setAnswer("opaque", f.Claims(audience, "ann", map[string]any{"active": true}))
-	if _, err := v.Verify(t.Context(), "opaque"); err != nil {
+	if _, err := v.Verify(t.Context(), "opaque", "192.0.2.1"); err != nil {
 		t.Fatal(err, log)
 	}
 	f.setAnswer("opaque", map[string]any{"active": false})
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if _, err := v.Verify(t.Context(), "opaque"); errors.Is(err, auth.ErrInvalidToken) {
+		if _, err := v.Verify(t.Context(), "opaque", "192.0.2.1"); errors.Is(err, auth.ErrInvalidToken) {
 			return false
 		}
 	}
@@ -169,7 +170,7 @@ func TestRevocation(t *testing.T) {
 	began := time.Now()
 	for range 100 {
 		all.Go(func() {
-			if _, err := v.Verify(t.Context(), "opaque"); err != nil {
+			if _, err := v.Verify(t.Context(), "opaque", "192.0.2.1"); err != nil {
 				t.Error(err, log)
 			}
 		})
@@ -190,7 +191,7 @@ func TestIntrospectionDown(t *testing.T) {
 	check := func(name string, wantUp bool) {
 		t.Helper()
 		time.Sleep(600 * time.Millisecond)
-		if _, err := v.Verify(t.Context(), "opaque"); (err == nil) != wantUp || errors.Is(err, auth.ErrInvalidToken) {
+		if _, err := v.Verify(t.Context(), "opaque", "192.0.2.1"); (err == nil) != wantUp || errors.Is(err, auth.ErrInvalidToken) {
 			t.Errorf("%s: %v\n%s", name, err, log)
 		}
 	}
@@ -208,27 +209,35 @@ func TestIntrospectionDown(t *testing.T) {
 	}
 }
 
-// floodTokens returns how many questions 500 forged tokens cause, and the error for a token in use meanwhile.
+// floodTokens returns how many questions 500 forged tokens from one address cause, and the error for a token in use
+// meanwhile, or else for a new token from another address.
 func floodTokens(t *testing.T) (questions int, err error) {
 	t.Helper()
 	f := newIntrospected(t)
 	f.setAnswer("opaque", f.Claims(audience, "ann", map[string]any{"active": true}))
 	v, log := openIntrospection(t, f, introspectionSecret)
-	if _, err := v.Verify(t.Context(), "opaque"); err != nil {
+	if _, err := v.Verify(t.Context(), "opaque", "192.0.2.1"); err != nil {
 		t.Fatal(err, log)
 	}
-	for i := range 500 {
-		if _, err := v.Verify(t.Context(), fmt.Sprint("forged", i)); err == nil {
-			t.Fatal("a forged token is valid")
+	forge := func(n int) {
+		for range n {
+			if _, err := v.Verify(t.Context(), rand.Text(), "192.0.2.1"); err == nil {
+				t.Fatal("a forged token is valid")
+			}
 		}
 	}
+	forge(500)
 	questions = f.countQuestions()
 	time.Sleep(600 * time.Millisecond)
-	_, err = v.Verify(t.Context(), "opaque")
+	if _, err = v.Verify(t.Context(), "opaque", "192.0.2.1"); err == nil {
+		f.setAnswer("new", f.Claims(audience, "ann", map[string]any{"active": true}))
+		forge(100)
+		_, err = v.Verify(t.Context(), "new", "192.0.2.2")
+	}
 	return questions, err
 }
 
-// TestFlood: forged tokens cause few questions, and a token in use still counts.
+// TestFlood: forged tokens cause few questions. A token in use still counts, and so does a new one from elsewhere.
 // Promise: access-tokens
 func TestFlood(t *testing.T) {
 	if n, err := floodTokens(t); n > 300 || err != nil {

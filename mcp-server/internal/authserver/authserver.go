@@ -27,6 +27,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 )
 
@@ -73,7 +74,7 @@ type Server struct {
 	store store
 	paths *http.ServeMux
 	// Of one address, requests are bounded more tightly than attempts to sign in and registrations.
-	requests, attempts, registrations *addressLimit
+	requests, attempts, registrations *addresslimit.Limit
 	// documents reads the documents of clients.
 	documents *http.Client
 }
@@ -82,9 +83,9 @@ type Server struct {
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, store: store{cfg.DB, time.Now}, paths: http.NewServeMux(),
-		requests:      newAddressLimit(5, 100, 1000),
-		attempts:      newAddressLimit(rate.Every(6*time.Second), 10, 20),
-		registrations: newAddressLimit(rate.Every(time.Minute), 10, 1),
+		requests:      addresslimit.New(5, 100, 1000),
+		attempts:      addresslimit.New(rate.Every(6*time.Second), 10, 20),
+		registrations: addresslimit.New(rate.Every(time.Minute), 10, 1),
 		documents:     newDocumentClient(),
 	}
 	s.paths.HandleFunc("GET "+MetadataPath, s.serveMetadata)
@@ -104,7 +105,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	//defence:client-cache
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if s.requests.isExceeded(r) {
+	if s.requests.IsExceeded(addresslimit.AddressOf(r)) {
 		refuseRequest(w, http.StatusTooManyRequests, "slow_down", "too many requests")
 		return
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 )
 
@@ -499,12 +500,12 @@ func fillClients(t *testing.T, f *forge) (last string) {
 // a whole /48 counts as one.
 // Promise: hosted-logins
 func TestAddressLimit(t *testing.T) {
-	l := newAddressLimit(0, 10, 1)
+	l := addresslimit.New(0, 10, 1)
 	passed := 0
 	for i := range 500 {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/oauth/login", nil)
 		r.Header.Set("X-Forwarded-For", fmt.Sprintf("203.0.%d.%d", i/250, i%250))
-		if !l.isExceeded(r) {
+		if !l.IsExceeded(addresslimit.AddressOf(r)) {
 			passed++
 		}
 	}
@@ -518,7 +519,7 @@ func TestAddressLimit(t *testing.T) {
 		if forwarded != "" {
 			r.Header.Set("X-Forwarded-For", forwarded)
 		}
-		if got := addressOf(r); got != want {
+		if got := addresslimit.AddressOf(r); got != want {
 			t.Errorf("%q: %s, want %s", forwarded, got, want)
 		}
 	}

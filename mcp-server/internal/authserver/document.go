@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 )
 
 // Bounds of a client's document (draft-ietf-oauth-client-id-metadata-document).
@@ -70,7 +71,7 @@ func (s *Server) findClient(r *http.Request, id string) (client, error) {
 	}
 	// Each reading is a request to a host of the sender's choice, and a new client.
 	//defence:client-flood
-	if s.registrations.isExceeded(r) {
+	if s.registrations.IsExceeded(addresslimit.AddressOf(r)) {
 		return c, requestError("Too many clients have come at once. Wait a minute, and start again in the client.")
 	}
 	c, err = s.fetchDocument(r.Context(), id)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 )
 
 // cookieName is the cookie that binds forms to a browser. Its prefix keeps it from other hosts and from plain HTTP.
@@ -224,7 +226,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	//defence:client-attempts
-	if s.attempts.isExceeded(r) {
+	if s.attempts.IsExceeded(addresslimit.AddressOf(r)) {
 		w.Header().Set("Retry-After", "10")
 		s.askWho(w, r, http.StatusTooManyRequests, p, c, v.Get("query"), "Too many attempts. Wait a minute.")
 		return
@@ -238,8 +240,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		problem = "This code is for another client, at another host. If you did not just add this client, close this page."
 	}
 	if problem != "" {
-		s.logLogin(slog.LevelWarn, "refused to sign in", slog.String("address", addressOf(r)), slog.String("error",
-			err.Error()), slog.String("host", hostOf(p.redirect)))
+		s.logLogin(slog.LevelWarn, "refused to sign in", slog.String("address", addresslimit.AddressOf(r)),
+			slog.String("error", err.Error()), slog.String("host", hostOf(p.redirect)))
 		s.askWho(w, r, http.StatusForbidden, p, c, v.Get("query"), problem)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/rpc"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 )
 
 // Bounds of a registration. maxUnused bounds the clients without a login: at one registration each second, a client has
@@ -60,7 +61,7 @@ func (m *metadata) findMistake() (code, text string) {
 // registerClient registers a client (RFC 7591). Metadata without use here is ignored.
 func (s *Server) registerClient(w http.ResponseWriter, r *http.Request) {
 	//defence:client-flood
-	if s.registrations.isExceeded(r) {
+	if s.registrations.IsExceeded(addresslimit.AddressOf(r)) {
 		refuseRequest(w, http.StatusTooManyRequests, "slow_down", "too many registrations")
 		return
 	}

@@ -38,9 +38,9 @@ type Config struct {
 	// Tenant returns the owner of a token other than Token, and the handler of the owner's requests. The handler is nil if
 	// the token is unknown. Tenant takes the same time for every token.
 	Tenant func(token string) (name string, own http.Handler)
-	// Login verifies an access token of an identity provider, or of package authserver. It returns an error that wraps
-	// auth.ErrInvalidToken if the token is not valid. If nil, there are no logins.
-	Login func(ctx context.Context, token string) (Login, error)
+	// Login verifies the access token of a request, from an identity provider or from package authserver. It returns an
+	// error that wraps auth.ErrInvalidToken if the token is not valid. If nil, there are no logins.
+	Login func(r *http.Request, token string) (Login, error)
 	// CanRevoke means that Login also refuses revoked tokens. Then a stream ends within two seconds of the revocation, or
 	// if Login cannot verify its token.
 	CanRevoke bool
@@ -80,7 +80,7 @@ type Guard struct {
 	page   string
 	form   string // Config.LoginPage
 
-	login      func(ctx context.Context, token string) (Login, error)
+	login      func(r *http.Request, token string) (Login, error)
 	canRevoke  bool
 	metadata   string
 	publicHost string
@@ -228,8 +228,8 @@ const loginKey = "login"
 // requireLogin passes requests with an access token of the identity provider to the handler of its tenant. The SDK's
 // middleware tells other clients where to log in, and binds a session to its user.
 func (g *Guard) requireLogin() http.Handler {
-	verify := func(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-		l, err := g.login(ctx, token)
+	verify := func(_ context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
+		l, err := g.login(r, token)
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +247,7 @@ func (g *Guard) requireLogin() http.Handler {
 			if g.canRevoke {
 				token, _ := bearerOf(r)
 				var watch sync.WaitGroup
-				watch.Go(func() { g.endIfRevoked(ctx, token, cancel) })
+				watch.Go(func() { g.endIfRevoked(r, token, cancel) })
 				defer watch.Wait()
 				defer cancel()
 			}
@@ -261,10 +261,11 @@ func (g *Guard) requireLogin() http.Handler {
 // revokeTime is the interval between checks of the token of a stream.
 const revokeTime = time.Second
 
-// endIfRevoked calls end once a token is not valid any more, or cannot be verified. It returns if ctx ends.
-func (g *Guard) endIfRevoked(ctx context.Context, token string, end func()) {
-	for range timing.EachTick(ctx, revokeTime) {
-		_, err := g.login(ctx, token)
+// endIfRevoked calls end once the token of a request is not valid any more, or cannot be verified. It returns if the
+// request ends.
+func (g *Guard) endIfRevoked(r *http.Request, token string, end func()) {
+	for range timing.EachTick(r.Context(), revokeTime) {
+		_, err := g.login(r, token)
 		//defence:client-stream
 		if err != nil {
 			end()

@@ -167,7 +167,7 @@ func revokeDuringStream(t *testing.T) (took time.Duration, ended bool) {
 	})
 	g := guard.New(guard.Config{
 		Required: true, CanRevoke: true, Tenant: func(string) (string, http.Handler) { return "", nil },
-		Login: func(context.Context, string) (guard.Login, error) {
+		Login: func(*http.Request, string) (guard.Login, error) {
 			if revoked.Load() {
 				return guard.Login{}, auth.ErrInvalidToken
 			}

@@ -1,4 +1,8 @@
-package authserver
+// Package addresslimit bounds the requests of each address on the internet.
+//
+// Threat: one sender uses up a limit that all senders share, so that the others cannot log in. Contract: the memory is
+// constant. A sender with many addresses of one network counts as one.
+package addresslimit
 
 import (
 	"hash/maphash"
@@ -11,9 +15,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// addressLimit bounds the requests of each address, and those of all addresses together. Its memory is constant:
-// several addresses may share a bucket, and senders cannot know which.
-type addressLimit struct {
+// Limit bounds the requests of each address, and those of all addresses together. Several addresses may share a bucket,
+// and senders cannot know which. It is safe for concurrent use. Make one with New.
+type Limit struct {
 	each  rate.Limit
 	burst int
 	all   *rate.Limiter
@@ -23,19 +27,19 @@ type addressLimit struct {
 	buckets [1024]*rate.Limiter
 }
 
-// newAddressLimit permits an address so many requests each second after a burst. All addresses together have the rate
-// all, after a burst of a minute's requests, at most 1,000.
-func newAddressLimit(each rate.Limit, burst int, all float64) *addressLimit {
-	return &addressLimit{
+// New permits an address so many requests each second after a burst. All addresses together have the rate all, after a
+// burst of a minute's requests, at most 1,000.
+func New(each rate.Limit, burst int, all float64) *Limit {
+	return &Limit{
 		each: each, burst: burst, all: rate.NewLimiter(rate.Limit(all), min(int(all*60), 1000)), seed: maphash.MakeSeed(),
 	}
 }
 
-// isExceeded counts a request, and reports whether it is one too many.
-func (l *addressLimit) isExceeded(r *http.Request) bool {
+// IsExceeded counts a request of an address, and reports whether it is one too many.
+func (l *Limit) IsExceeded(address string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := &l.buckets[maphash.String(l.seed, addressOf(r))%uint64(len(l.buckets))]
+	b := &l.buckets[maphash.String(l.seed, address)%uint64(len(l.buckets))]
 	if *b == nil {
 		*b = rate.NewLimiter(l.each, l.burst)
 	}
@@ -43,9 +47,9 @@ func (l *addressLimit) isExceeded(r *http.Request) bool {
 	return !(*b).Allow() || !l.all.Allow()
 }
 
-// addressOf returns the network of a request's sender, for counting only. A proxy of the public host appends the
+// AddressOf returns the network of a request's sender, for counting only. A proxy of the public host appends the
 // address to X-Forwarded-For. A sender without a proxy may forge it, so all addresses share a second limit.
-func addressOf(r *http.Request) string {
+func AddressOf(r *http.Request) string {
 	text := r.RemoteAddr
 	if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
