@@ -126,7 +126,7 @@ func (v *configValidator) buildFetch(path string, m *rawMint) Mint {
 		case !isToken(name) || len(name) > maxField || !httpguts.ValidHeaderFieldValue(value):
 			v.AddError(field, "not a header", `a header, e.g. "X-Vault-Token": "VAULT_TOKEN"`)
 		case slices.Contains([]string{"host", "connection", "transfer-encoding", "content-length", "upgrade", "te", "trailer",
-			"accept-encoding", "range"}, foldHeader(name)):
+			"accept-encoding", "range"}, FoldHeader(name)):
 			v.AddError(field, "a header that CodeForge sets", "it left out")
 		case isSecretName(name) && len(uses) == 0 && !isHarmless(value):
 			v.AddError(field, "a value that is not a token name, under a name that suggests a credential",

@@ -255,7 +255,7 @@ func (v *configValidator) serverHeaders(a *API, headers map[string]string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(headers)) {
 		field := strictjson.FieldLabel("mcp.headers.", key, isPlainKey(key))
-		folded := foldHeader(key)
+		folded := FoldHeader(key)
 		switch {
 		case !isToken(key) || len(key) > maxField || !httpguts.ValidHeaderFieldValue(headers[key]):
 			v.AddError(field, "not a header", `a header, e.g. "Authorization": "Bearer EXAMPLE_TOKEN"`)

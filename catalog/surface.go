@@ -98,7 +98,7 @@ func checkField(field string) error {
 // IsSinkHeader reports whether servers publish, store or pass on a request header. A token name is never swapped there.
 // The name may be in any letter case, and in any spelling that servers treat as the same.
 func IsSinkHeader(name string) bool {
-	name = foldHeader(name)
+	name = FoldHeader(name)
 	return slices.ContainsFunc(sinkPrefixes(), func(p string) bool { return strings.HasPrefix(name, p) }) ||
 		slices.ContainsFunc(sinkSuffixes(), func(s string) bool { return strings.HasSuffix(name, s) }) ||
 		isMetadata(name) || isSink(strings.TrimPrefix(name, "x-"))
@@ -153,9 +153,10 @@ func isSink(name string) bool {
 
 // IsSameHeader reports whether servers may treat two header names as the same. CGI and its successors ignore case, and
 // replace every character other than letters and digits by the same one.
-func IsSameHeader(a, b string) bool { return len(a) == len(b) && foldHeader(a) == foldHeader(b) }
+func IsSameHeader(a, b string) bool { return len(a) == len(b) && FoldHeader(a) == FoldHeader(b) }
 
-func foldHeader(name string) string {
+// FoldHeader returns a header name without the differences that IsSameHeader ignores.
+func FoldHeader(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
 			return r

@@ -100,6 +100,9 @@ func containsAny(s string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 }
 
+// maxLabel is the length in bytes at which a label is cut. No known label is longer.
+const maxLabel = 128
+
 // findLabels returns the values of a word in a text, as in charset=x, charset = "x", charset*=utf-8”x.
 func findLabels(text, word string) []string {
 	var out []string
@@ -120,6 +123,8 @@ func findLabels(text, word string) []string {
 			continue
 		}
 		rest = strings.TrimLeft(rest[1:], " \t\r\n\"'\\")
+		// Without the bound, the work for a text of "charset=charset=" would be quadratic.
+		rest = rest[:min(len(rest), maxLabel)]
 		if end := strings.IndexAny(rest, " \t\r\n\";,?>/\\"); end >= 0 {
 			rest = rest[:end]
 		}

@@ -293,6 +293,7 @@ func TestTypes(t *testing.T) {
 		{"application/json; charset=utf-8; charset=utf-16"},
 		{"application/json, text/plain"},
 		{"text"},
+		{"text/plain; " + strings.Join(strings.Split("abcdefghijklmnopqrstuvwxyz0123456789", ""), "=1; ") + "=1"},
 		{"text/plain; x=\"multipart/form-data; boundary=b\""},
 		{"text/plain; multipart=1"},
 		{"text/x-multipart; boundary=b"},

@@ -159,9 +159,12 @@ func isASCII(charset string) bool {
 	}, strings.ToLower(charset))
 }
 
+// maxParameters bounds the parameters of a header, because each is compared with all others.
+const maxParameters = 32
+
 // parseParameters splits a header's value into its first word and its parameters (RFC 9110, section 5.6.6). It rejects
-// repeated parameters, continued or encoded parameters (RFC 2231), and escapes in a value. Only the quoted value of the
-// parameter with the name file may have backslashes, but not as its last character.
+// more than maxParameters, repeated parameters, continued or encoded parameters (RFC 2231), and escapes in a value.
+// Only the quoted value of the parameter with the name file may have backslashes, but not as its last character.
 func parseParameters(s, file string) (word string, list []param, err error) {
 	word, rest, more := strings.Cut(s, ";")
 	word = strings.TrimRight(word, " \t")
@@ -172,6 +175,9 @@ func parseParameters(s, file string) (word string, list []param, err error) {
 		var p param
 		if p, rest, more, err = parseParameter(rest, file); err != nil {
 			break
+		}
+		if len(list) == maxParameters {
+			err = &Error{"a header has more than 32 parameters"}
 		}
 		if slices.ContainsFunc(list, func(q param) bool { return q.name == p.name }) {
 			err = &Error{"a header has the same parameter twice"}

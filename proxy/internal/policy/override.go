@@ -273,5 +273,8 @@ func unescapeJSON(text []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)
 	}
-	return decodeEscapes(strings.NewReplacer(`\u`, "%u", `\U`, "%u", `\x`, "%", `\X`, "%", `\`, "").Replace(string(text)))
+	return decodeEscapes(escapesToPercent.Replace(string(text)))
 }
+
+// escapesToPercent is made once: a body may consist of words with escapes.
+var escapesToPercent = strings.NewReplacer(`\u`, "%u", `\U`, "%u", `\x`, "%", `\X`, "%", `\`, "")

@@ -14,7 +14,7 @@ type pairScanner struct {
 	// read other bodies as a form too. In such a body, only a fullClaim with a value like a method counts, because text
 	// has equals signs too.
 	isForm      bool
-	name, value []byte // at most maxPair bytes each; in a form the name without the spaces before it
+	name, value []byte // at most maxPair bytes each; the name without the blanks before it
 	hasValue    bool
 }
 
@@ -45,8 +45,8 @@ func (s *pairScanner) addText(text []byte) error {
 	if !s.hasValue {
 		name, value, found := bytes.Cut(text, []byte("="))
 		// Servers cut spaces before a name, so padding must not push the name out of the buffer.
-		if s.isForm && len(s.name) == 0 {
-			name = bytes.TrimLeft(name, " +")
+		if len(s.name) == 0 {
+			name = bytes.TrimLeft(name, " +\t\r\n")
 		}
 		s.name = append(s.name, name[:min(len(name), maxPair-len(s.name))]...)
 		if s.hasValue, text = found, value; s.isForm && found && findClaim(string(s.name)) == fullClaim {

@@ -20,6 +20,7 @@ func TestAnyForm(t *testing.T) {
 			"a&method=DELETE": false, "payment_method=DELETE&": false, "if (a && b) { self._method = new DELETE; }": false,
 			"the field _method=DELETE is not one": false, "_method=" + long: false, "": false,
 			"_method=" + strings.Repeat("+", 600) + "DELETE": true, "&_method=" + strings.Repeat("%20", 100): false,
+			"a=b&" + strings.Repeat(" ", 600) + "_method=DELETE": true, strings.Repeat("\r\n", 600) + "_method=DELETE": true,
 		} {
 			if kind == "application/json" {
 				text = `{"x":"&` + text + `&"}`
@@ -58,5 +59,14 @@ func TestAddressHeaders(t *testing.T) {
 		if got := HeaderOverrides(http.Header{name: {"/x?payment_method=DELETE"}}); len(got) > 0 {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestQuotesCost: the search for a quoted name takes few allocations for each quote, whatever is between the quotes.
+// Promise: bounded-work
+func TestQuotesCost(t *testing.T) {
+	text := []byte(strings.Repeat(`\"`, 1000))
+	if n := testing.AllocsPerRun(10, func() { _ = (&quotedNames{}).scanText(text) }); n > 5000 {
+		t.Errorf("%.0f allocations for 1,000 quotes", n)
 	}
 }

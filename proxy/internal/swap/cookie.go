@@ -1,7 +1,6 @@
 package swap
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
@@ -47,15 +46,14 @@ func (x *requestRewrite) swapSinkHeader(header, value string) (string, error) {
 // that follow RFC 2965 also split at commas, read semicolons inside of quotes, and give names with $ a meaning. PHP
 // reads "a.b" and "a_b" as one name.
 func isCookieList(value string) bool {
-	var names []string
+	names := map[string]bool{}
 	for pair := range strings.SplitSeq(value, ";") {
 		name, text, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
-		isSame := func(other string) bool { return catalog.IsSameHeader(name, other) }
 		if !ok || name == "" || strings.Trim(name, cookieName) != "" || !isCookieValue(text) ||
-			slices.ContainsFunc(names, isSame) {
+			names[catalog.FoldHeader(name)] {
 			return false
 		}
-		names = append(names, name)
+		names[catalog.FoldHeader(name)] = true
 	}
 	return true
 }

@@ -2,10 +2,13 @@ package swap
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/costtest"
 )
 
 // TestCookies: a name is swapped as the whole value of the declared cookie. A Cookie header that two servers could split
@@ -74,4 +77,20 @@ func TestCookies(t *testing.T) {
 			t.Errorf("%s: %v %v", name, req.Header, err)
 		}
 	}
+}
+
+// TestCookiesLinear: the check of a Cookie header takes time in proportion to its length.
+// Promise: bounded-work
+func TestCookiesLinear(t *testing.T) {
+	costtest.RequireLinear(t, 3000, func(n int) func() {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "c%06d=;", i)
+		}
+		return func() {
+			if !isCookieList(b.String() + "sid=SESSION_KEY") {
+				t.Error("the list is refused")
+			}
+		}
+	})
 }
