@@ -158,6 +158,7 @@ var promisesOf = map[string][]string{
 	"plan-by":            {"a-plan-is-what-was-shown"},
 	"plan-digest":        {"a-plan-is-what-was-shown"},
 	"plan-once":          {"a-plan-is-what-was-shown"},
+	"plan-words":         {"a-plan-is-what-was-shown"},
 	"pod-address":        {"shared-proxy"},
 	"private-files":      {"tenant-files"},
 	"publish-first":      {"scrubbed-before-use"},

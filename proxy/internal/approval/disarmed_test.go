@@ -4,6 +4,7 @@ package approval
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
@@ -43,6 +44,13 @@ func TestDisarmed(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "approval-run")
 		if err := decideOfNoRun(t); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("plan-words", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "plan-words")
+		steps := []approvalapi.Step{{N: 1, Method: "POST", URL: "https://a.test/x", Body: `{"amount 5, to": "alice"}`}}
+		if got := drawSteps(steps)[0]; !strings.Contains(got, `amount 5, to "alice"`) {
+			t.Error(got)
 		}
 	})
 	t.Run("approval-path", func(t *testing.T) {

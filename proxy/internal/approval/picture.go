@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	maxLines  = 40  // groups of steps in a picture
-	maxFields = 6   // fields of a line
-	maxValue  = 60  // bytes of a value
-	maxPath   = 160 // bytes of a path
-	maxNamed  = 2   // of the segments that differ in a group
-	maxPeriod = 4   // steps that repeat in turn
+	maxLines  = 40      // groups of steps in a picture
+	maxFields = 6       // fields of a line
+	maxValue  = 60      // bytes of a value
+	maxPath   = 160     // bytes of a path
+	maxLine   = 4 << 10 // bytes of a line of fields, which may all differ in the steps of a group
+	maxNamed  = 2       // of the segments that differ in a group
+	maxPeriod = 4       // steps that repeat in turn
 )
 
 // group is steps that share a line of a picture.
@@ -53,8 +54,8 @@ func drawSteps(steps []approvalapi.Step) []string {
 		}
 		what := formatChanges(first.Changes)
 		if what != "" {
-			what = strings.Join(append(g.differentHeaders(), what), "; ")
-		} else if what = g.summary(); what != "" && len(line) <= maxPath/2 {
+			what = cutText(strings.Join(append(g.differentHeaders(), what), "; "), maxLine)
+		} else if what = cutText(g.summary(), maxLine); what != "" && len(line) <= maxPath/2 {
 			line, what = line+"  "+what, ""
 		}
 		out = append(out, line)
@@ -255,7 +256,7 @@ func formatChanges(list []approvalapi.Change) string {
 			out = append(out, fmt.Sprintf("and %d more", len(list)-i))
 			break
 		}
-		name := safetext.OneLine(cutText(c.Field, maxValue))
+		name := formatWord(c.Field)
 		added, removed, are := diffLists(c.Before, c.After)
 		switch {
 		case are:
@@ -334,7 +335,7 @@ func (g *group) summary() string {
 			out = append(out, fmt.Sprintf("and %d more", len(names)-i))
 			break
 		}
-		out = append(out, safetext.OneLine(cutText(name, maxValue))+" "+formatValues(values[name], formatValue))
+		out = append(out, formatWord(name)+" "+formatValues(values[name], formatValue))
 	}
 	if len(names) == 0 {
 		out = append(out, fmt.Sprintf("%d bytes", len(g.steps[0].Body)))
@@ -353,7 +354,7 @@ func (g *group) differentHeaders() (out []string) {
 			isSame = isSame && s.Headers[i] == header
 		}
 		if !isSame {
-			out = append(out, safetext.OneLine(cutText(name, maxValue))+" "+formatValues(values, formatValue))
+			out = append(out, safetext.OneLine(cutText(name, maxValue))+" "+formatValues(values, formatWord))
 		}
 	}
 	return out
@@ -385,6 +386,17 @@ func isForm(headers []string) bool {
 	return slices.ContainsFunc(headers, func(h string) bool {
 		return strings.HasPrefix(strings.ToLower(h), "content-type: application/x-www-form-urlencoded")
 	})
+}
+
+// formatWord returns a field's name, or a header's value, for a picture. It quotes a word with a blank or a sign of the
+// picture, because code chooses the words: the name "amount 5, to" would look like another field with its value.
+func formatWord(word string) string {
+	word = cutText(word, maxValue)
+	//defence:plan-words
+	if word == "" || strings.ContainsAny(word, " \",;{}") {
+		return safetext.QuoteText(word)
+	}
+	return safetext.OneLine(word)
 }
 
 // formatValue returns a JSON value for a picture.

@@ -529,6 +529,10 @@ func TestPicture(t *testing.T) {
 		{show(at("https://a.test/x", `{"amount": 1, "amount": 1000}`)), " 1     PATCH a.test/x  29 bytes"},
 		{show(at("https://a.test/x", "{\"a\": \"\u202e\u001b[2J\"}")), " 1     PATCH a.test/x  16 bytes"},
 		{show(at("https://a.test/x", `{"a": "\u202e"}`)), ` 1     PATCH a.test/x  a "\"\u202e\""`},
+		{show(at("https://a.test/x", `{"amount 5, to": "alice", "": 1, "{": 2, "amount": 900, "to": "mallory", "n;": 3, "more": 1}`)),
+			" 1     PATCH a.test/x  \"amount 5, to\" \"alice\", \"\" 1, \"{\" 2, amount 900, to \"mallory\", \"n;\" 3, and 1 more"},
+		{show(with(at("https://a.test/x", "abc"), "A: 1}, amount 5, x {2"), with(at("https://a.test/x", "abc"), "A: 3")),
+			" 1-2   2 x PATCH a.test/x  A {\"1}, amount 5, x {2\",3}, 3 bytes"},
 		{show(at("http://a.test/x", "plain")), " 1     PATCH http://a.test/x  5 bytes"},
 		{show(at("https://a.test/i/1", `{"s":1}`), at("https://a.test/n", `{"i":1}`), at("https://a.test/i/2", `{"s":1}`), at("https://a.test/n", `{"i":2}`)),
 			" 1,3   2 x PATCH a.test/i/{1,2}  s 1\n 2,4   2 x PATCH a.test/n  i {1,2}"},
@@ -542,11 +546,30 @@ func TestPicture(t *testing.T) {
 			" 1-3   3 x PATCH a.test/{1,2,3}\n       If-Match {a,b}; s 0 -> 1"},
 		{show(with(at("https://a.test/x", ""), "A: 1"), with(at("https://a.test/x", ""), "B: 1")), " 1     PATCH a.test/x\n 2     PATCH a.test/x"},
 		{show(approvalapi.Step{Server: "notes", Tool: "write\n2", Body: `{"text":"x"}`}), ` 1     CALL  "notes.write\n2"  text "x"`},
+		{formatChanges([]approvalapi.Change{{Field: `n 1 -> 2; l`, Before: "3", After: "4"}}), `"n 1 -> 2; l" 3 -> 4`},
 		{formatChanges([]approvalapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
 			`n 1 -> 2; l + "c" - "a"; new + true; old - 1; o ["a","b"] -> ["b","a"]`},
 	} {
 		if c.got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
+		}
+	}
+}
+
+// TestPictureBounded: a line of a picture has a bound, also if all fields of its steps differ.
+// Promise: bounded-work
+func TestPictureBounded(t *testing.T) {
+	steps := make([]approvalapi.Step, 2)
+	for i := range steps {
+		var b strings.Builder
+		for f := range 10_000 {
+			fmt.Fprintf(&b, `,"f%d":%d`, f, i)
+		}
+		steps[i] = approvalapi.Step{N: i + 1, Method: "POST", URL: "https://a.test/x", Body: "{" + b.String()[1:] + "}"}
+	}
+	for _, line := range drawSteps(steps) {
+		if len(line) > 5<<10 {
+			t.Errorf("a line has %d bytes", len(line))
 		}
 	}
 }
