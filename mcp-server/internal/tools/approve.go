@@ -15,6 +15,10 @@ import (
 // approve it, so longer ones wait for the command line.
 const maxShown = 6000
 
+// maxWidth is the longest line of a request that a client is asked to show, in bytes. Clients show a block of code
+// without wrapping its lines, so code could push a part of a longer line out of sight.
+const maxWidth = 120
+
 // Values of the form's only field. Some clients accept forms without asking their user, so an empty form is not an
 // answer.
 const (
@@ -79,7 +83,8 @@ func showRequest(h approvalapi.HeldRequest) string {
 	return b.String()
 }
 
-// writeBlock writes text from code as a Markdown code block: after an empty line, with a prefix on each line.
+// writeBlock writes text from code as a Markdown code block: after an empty line, with a prefix on each line. The rest
+// of a line that is too long follows on lines with another prefix.
 func writeBlock(b *strings.Builder, first string, headers []string, body string) {
 	lines := append([]string{first}, headers...)
 	if body != "" {
@@ -89,7 +94,13 @@ func writeBlock(b *strings.Builder, first string, headers []string, body string)
 	b.WriteByte('\n')
 	for _, line := range lines {
 		// The prefix stops code from writing lines that look like CodeForge's own text.
-		b.WriteString("    | " + safetext.OneLine(line) + "\n")
+		prefix, rest := "    | ", safetext.OneLine(line)
+		for more := true; more; prefix = "    : " {
+			part := safetext.CutText(rest, maxWidth, "")
+			rest = rest[len(part):]
+			more = rest != ""
+			b.WriteString(prefix + part + "\n")
+		}
 	}
 }
 

@@ -76,6 +76,17 @@ func TestApprovalForm(t *testing.T) {
 			t.Errorf("%d blocks too few: %q", blocks, form)
 		}
 	}
+	h.Body = `{"to":"alice",` + strings.Repeat(" ", 3000) + `"amount":900,"é":1}`
+	held, _ = approvalForm(h)
+	_, text, _ := strings.Cut(held.Message, "    | {")
+	for line := range strings.Lines(text) {
+		if len(line) > 130 {
+			t.Errorf("a line of %d bytes, whose end a client may hide", len(line))
+		}
+	}
+	if !strings.HasSuffix(text, `"amount":900,"é":1}`+"\n") {
+		t.Errorf("the end is missing: %q", text)
+	}
 	h.Body = strings.Repeat("x", maxShown)
 	if _, ok := approvalForm(h); ok {
 		t.Error("a form that no client shows whole")
