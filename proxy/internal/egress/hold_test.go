@@ -326,6 +326,33 @@ func TestApprovalOnceOverIdle(t *testing.T) {
 	}
 }
 
+// TestApprovalOverHTTP2: the first request to a server without HTTP/1 is an approved one, and the server gets it once.
+// Promise: exact-approvals
+func TestApprovalOverHTTP2(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		r := newRig(t, setup{apis: map[string]string{"demo": demoAPI(`, "rules": [{"then": "approve"}]`)}})
+		var up seen
+		r.upstreams.http2(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.ProtoMajor != 2 {
+				panic(http.ErrAbortHandler) // closes the connection
+			}
+			up.echo().ServeHTTP(w, q)
+		}))
+		r.begin()
+		done := make(chan int, 1)
+		go func() {
+			status, _, _ := r.ask(method, "/ask", strings.Repeat("{}", len(method)-len("GET")))
+			done <- status
+		}()
+		testkit.WaitFor(t, func() bool { return len(r.approvals.ListHeld()) == 1 })
+		_, err := r.approvals.DecideHeld(r.approvals.ListHeld()[0].ID, approvalapi.Answer{Approve: true}, true)
+		check(t, err)
+		if status := <-done; status != http.StatusOK || up.count() != 1 {
+			t.Errorf("%s: %d, and the server got it %d times", method, status, up.count())
+		}
+	}
+}
+
 // TestApprovalOfOnePath: an approval for a path covers further requests of the run with other headers, but not one with
 // another path in a header. A rule without a path leaves such a header to the person.
 // Promise: exact-approvals

@@ -21,11 +21,15 @@ const (
 	kindEither      connKind = 'e' // HTTP/2 or HTTP/1, as the server chooses, one owner
 	kindHTTP1       connKind = '1' // HTTP/1, one owner
 	kindSingle      connKind = 's' // HTTP/1, one request
+	kindFresh       connKind = 'f' // as kindEither, but one request over HTTP/1
 )
 
 func (k connKind) isShared() bool { return k == kindSharedHTTP2 }
-func (k connKind) hasHTTP1() bool { return k == kindEither || k == kindHTTP1 || k == kindSingle }
-func (k connKind) hasHTTP2() bool { return k == kindEither || k == kindSharedHTTP2 }
+func (k connKind) hasHTTP1() bool { return k != kindSharedHTTP2 }
+func (k connKind) hasHTTP2() bool { return k.isShared() || k.isOpen() }
+
+// isOpen reports whether the server chooses the protocol.
+func (k connKind) isOpen() bool { return k == kindEither || k == kindFresh }
 
 // hostProtocol is the known protocol of a host. The zero protocol means unknown.
 type hostProtocol byte
@@ -62,7 +66,7 @@ func (p *Pool) RoundTrip(req *http.Request, w Want) (*http.Response, error) {
 		p.learnProtocol(req.URL.Host, 0)
 		// The TLS handshake failed, so no byte of the request was sent.
 		if !w.HTTP2 && body.tryRetry() {
-			return p.sendOver(kindEither, req, w)
+			return p.sendOver(p.chooseRoute(req, w), req, w)
 		}
 	}
 	body.settleBody()
@@ -80,7 +84,7 @@ func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, 
 	if reset, ok := errors.AsType[http2.StreamError](err); ok && reset.Code == http2.ErrCodeHTTP11Required {
 		p.learnProtocol(req.URL.Host, protocolHTTP1)
 	}
-	if err == nil && k == kindEither && resp.ProtoMajor == 2 {
+	if err == nil && k.isOpen() && resp.ProtoMajor == 2 {
 		p.learnProtocol(req.URL.Host, protocolHTTP2)
 	}
 	if err == nil && resp.ProtoMajor == 2 && hasBody(req) {
@@ -119,8 +123,12 @@ func (p *Pool) chooseRoute(req *http.Request, w Want) connKind {
 	k := p.chooseProtocol(req, w)
 	// http.Transport retries a request that only reads, if its reused connection breaks before a response. It never
 	// retries the first request of a connection. Over HTTP/2 it retries only requests that the server did not process.
+	switch {
 	//defence:single-sending
-	if w.Once && k.hasHTTP1() {
+	case w.Once && k == kindEither:
+		return kindFresh
+	//defence:single-sending
+	case w.Once && k.hasHTTP1():
 		return kindSingle
 	}
 	return k

@@ -297,8 +297,8 @@ func (p *Pool) newTransport(k connKind, r connRules, sessions tls.ClientSessionC
 	}
 	t.Protocols.SetHTTP1(k.hasHTTP1())
 	t.Protocols.SetHTTP2(k.hasHTTP2())
-	if k == kindSingle {
-		// Keep no connection idle. DisableKeepAlives would overwrite Connection: Upgrade.
+	if k == kindSingle || k == kindFresh {
+		// Keep no HTTP/1 connection idle. DisableKeepAlives would overwrite Connection: Upgrade.
 		t.MaxIdleConnsPerHost = -1
 	}
 	if p.conf.Proxy != nil {
