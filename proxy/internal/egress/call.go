@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -168,5 +169,11 @@ func sendUpstream(
 	pool *upstream.Pool, out *http.Request, want upstream.Want, left *atomic.Bool,
 ) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{WroteHeaderField: func(string, []string) { left.Store(true) }}
-	return pool.RoundTrip(out.WithContext(httptrace.WithClientTrace(out.Context(), trace)), want)
+	resp, err := pool.RoundTrip(out.WithContext(httptrace.WithClientTrace(out.Context(), trace)), want)
+	// The head may arrive after the exchange has ended: see observedBody.Read.
+	if cause := context.Cause(out.Context()); cause != nil && err == nil {
+		_ = resp.Body.Close()
+		return nil, cause
+	}
+	return resp, err
 }

@@ -203,17 +203,18 @@ type observedBody struct {
 
 func (b *observedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	// Bytes may arrive after a reload ended the exchange, whose scrubber does not know the new values. An upstream that
+	// notices the abort may also end its body properly, so EOF does not prove a whole body.
+	if cause := context.Cause(b.ctx); cause != nil {
+		b.answer.cut = cause
+		return 0, cause
+	}
 	for _, see := range b.observers {
 		see(p[:n])
 	}
 	switch err { //nolint:errorlint // io.Reader's own sentinel
 	case nil:
 	case io.EOF:
-		// An upstream that notices the abort may still end its body properly, so EOF alone does not prove a whole body.
-		if cause := context.Cause(b.ctx); cause != nil {
-			b.answer.cut = cause
-			return n, cause
-		}
 		b.answer.whole = true
 	default:
 		b.answer.bodyErr = err

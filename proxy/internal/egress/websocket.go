@@ -67,7 +67,7 @@ func (x *exchange) forwardRequest() error {
 	x.note.Outcome = proxyapi.OutcomeServed
 	x.answer.ws = &wsrelay.Report{}
 	// An end without a close frame is normal: the run ended, or one side disconnected.
-	x.note.Cause = wsrelay.RelayMessages(x.ctx, client, tunnel, wsrelay.Options{
+	x.note.Cause = wsrelay.RelayMessages(x.ctx, client, &liveConn{tunnel, x.ctx}, wsrelay.Options{
 		Scrub: x.snap.Scrub, Signature: x.creds.newSignatureScrubber(), Sent: x.creds.listSent(), Swap: x.snap.guard,
 		SwapOptions: x.creds.messages, Redact: x.conf.Redact, Held: membudget.FromContext(x.ctx), Report: x.answer.ws,
 	})
@@ -105,6 +105,20 @@ func (a *responseWriter) switchProtocols(checked *entrance.Conn, resp *http.Resp
 		return nil, nil //nolint:nilnil // see above
 	}
 	return &hijackedConn{Conn: conn, r: buffered.Reader}, nil
+}
+
+// liveConn is a connection to an upstream. No byte passes after the end of its exchange: see observedBody.Read.
+type liveConn struct {
+	io.ReadWriteCloser
+	ctx context.Context // of the exchange
+}
+
+func (c *liveConn) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	if cause := context.Cause(c.ctx); cause != nil {
+		return 0, cause
+	}
+	return n, err
 }
 
 // hijackedConn is a connection whose first bytes have already been read.
