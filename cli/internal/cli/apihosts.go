@@ -3,12 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
-	"golang.org/x/net/publicsuffix"
-
+	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
@@ -50,12 +48,8 @@ func (o *apiOptions) chooseHosts(ctx context.Context, in linePrompter, doc *docu
 	return notes, nil
 }
 
-// registeredDomain returns the registered domain of a host (public suffix plus one label), or the host if it has none.
+// registeredDomain returns the registered domain of a host, or the host if it has none.
 func registeredDomain(host string) string {
-	u := url.URL{Host: host}
-	name := u.Hostname()
-	if domain, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
-		return domain
-	}
-	return name
+	p, _ := catalog.ParseHostPattern(host) // ParseServer has checked the host
+	return p.Site()
 }

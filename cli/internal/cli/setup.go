@@ -148,7 +148,7 @@ func (s *setupPage) chooseAPI(ctx context.Context, form url.Values) error {
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 			return errors.New("found no URL of a document; want one that begins with https:// or http://")
 		}
-		o.openapi = u.String()
+		o.openapi, o.server = u.String(), strings.TrimSpace(form.Get("server"))
 	}
 	name := cmp.Or(strings.TrimSpace(form.Get("name")), o.example)
 	a, err := o.prepareAPI(ctx, &linePrompter{e: s.e}, name)

@@ -63,6 +63,19 @@ type UnsupportedError struct{ Found, Want string }
 
 func (r *UnsupportedError) Error() string { return r.Found + "; want " + r.Want }
 
+// ServerError means that the document does not say where requests go. The user can: with the value of Variable, or with
+// the URL of a server, if Variable is empty.
+type ServerError struct {
+	UnsupportedError
+
+	Variable string
+}
+
+// NewServerError returns a ServerError without a variable. Want begins with --server.
+func NewServerError(found, want string) *ServerError {
+	return &ServerError{UnsupportedError: UnsupportedError{found, "--server " + want}}
+}
+
 // ErrNoOperations is the error for a document without a usable operation.
 var ErrNoOperations = errors.New("no operations")
 

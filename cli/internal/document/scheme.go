@@ -46,6 +46,14 @@ func BearerWay(name string) AuthWay {
 	return AuthWay{Name: name, Parts: []WayPart{{"header:Authorization", "Bearer %s", "the access token", "AUTH_TOKEN"}}}
 }
 
+// AccessKey is the Kind of an access key of AWS, with which the proxy signs requests.
+const AccessKey = "the access key"
+
+// AWSWay returns a signature of AWS.
+func AWSWay(name string) AuthWay {
+	return AuthWay{Name: name, Parts: []WayPart{{"header:Authorization", "AWS4-HMAC-SHA256 %s", AccessKey, "AWS_KEY"}}}
+}
+
 // HeaderWay returns a credential in a header, after a prefix such as "Bearer ".
 func HeaderWay(name, header, prefix string) AuthWay {
 	w := AuthWay{Name: name, Rank: 1}

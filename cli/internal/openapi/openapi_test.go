@@ -175,6 +175,8 @@ func TestAuth(t *testing.T) {
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "", "error: the way to authenticate c: it is a client certificate (mutual TLS); want --scheme none, to import without a credential"},
 		{`{"c":{"type":"apiKey","in":"header","name":"User-Agent"}}`, `[{"c":[]}]`, "c", "error: --scheme c: it is sent in the header User-Agent: User-Agent, a header that servers log, store or pass on; want another scheme, or none"},
 		{`{"c":{"type":"mutualTLS"}}`, `[{"c":[]}]`, "none", ""},
+		{`{"hmac":{"type":"apiKey","in":"header","name":"Authorization","description":"Amazon Signature authorization v4","x-amazon-apigateway-authtype":"awsSigv4"}}`,
+			`[{"hmac":[]}]`, "", "T_AWS_KEY header:Authorization AWS4-HMAC-SHA256 T_AWS_KEY"},
 		{`{"c":{"type":"mutualTLS"}}`, ``, "x", "error: --scheme x; want one of c, none"},
 	} {
 		security := ""

@@ -185,10 +185,11 @@ func (im *docImporter) readWay(name string, s *jsonread.Node) document.AuthWay {
 }
 
 func (im *docImporter) apiKey(name string, s *jsonread.Node) document.AuthWay {
+	if strings.EqualFold(s.TextOf("x-amazon-apigateway-authtype"), "awsSigv4") {
+		return document.AWSWay(name)
+	}
 	description := strings.ToLower(s.TextOf("description"))
-	signed := strings.Contains(strings.ToLower(s.TextOf("x-amazon-apigateway-authtype")), "sigv4") ||
-		strings.Contains(description, "signature") && strings.EqualFold(s.TextOf("name"), "Authorization")
-	if signed {
+	if strings.Contains(description, "signature") && strings.EqualFold(s.TextOf("name"), "Authorization") {
 		return document.UnusableWay(name, "requests are signed with the credential")
 	}
 	switch strings.ToLower(s.TextOf("in")) {

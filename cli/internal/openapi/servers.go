@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/codeforge-mcp/codeforge/cli/internal/document"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/jsonread"
 )
 
@@ -19,7 +21,7 @@ func (im *docImporter) chooseServer() error {
 	if im.o.Server != "" {
 		server, host, err := document.ParseServer(im.o.Server)
 		if err != nil {
-			return &document.UnsupportedError{Found: "--server: " + err.Error(), Want: "a URL like https://api.example.com/v1"}
+			return document.NewServerError(err.Error(), "with a URL like https://api.example.com/v1")
 		}
 		im.out.Head.Server, im.out.HTTP = server, strings.HasPrefix(server, "http:")
 		im.out.AddHost(host)
@@ -38,7 +40,7 @@ func (im *docImporter) chooseServer() error {
 	}
 	switch {
 	case im.out.Head.Server == "" && first == nil:
-		return &document.UnsupportedError{Found: "no server in the document", Want: "--server https://..., where requests go"}
+		return document.NewServerError("no server in the document", "https://..., where requests go")
 	case im.out.Head.Server == "":
 		return first
 	case first != nil:
@@ -68,16 +70,10 @@ func (im *docImporter) rootServers() []rawServer {
 	if _, rest, ok := strings.Cut(host, "://"); ok {
 		host = rest
 	}
-	schemes := im.root.GetValue("schemes").ListItems()
+	schemes := convert.Each(im.root.GetValue("schemes").ListItems(), func(m jsonread.Member) string { return m.Node.Text })
 	scheme := "https"
-	for i, s := range schemes {
-		if s.Node.Text == "https" {
-			scheme = "https"
-			break
-		}
-		if i == 0 && (s.Node.Text == "http" || s.Node.Text == "ws") {
-			scheme = "http"
-		}
+	if len(schemes) > 0 && (schemes[0] == "http" || schemes[0] == "ws") && !slices.Contains(schemes, "https") {
+		scheme = "http"
 	}
 	return []rawServer{{url: scheme + "://" + strings.TrimRight(host, "/") + "/" + strings.TrimLeft(base, "/")}}
 }
@@ -156,11 +152,7 @@ func (im *docImporter) resolveServer(text string, variables *jsonread.Node) (str
 		return "", err
 	}
 	u, err := url.Parse(full)
-	if err != nil {
-		return "", &document.UnsupportedError{Found: "the server " + document.CleanLine(full, 100),
-			Want: "--server https://..."}
-	}
-	if u.Host == "" && u.Scheme == "" {
+	if err == nil && u.Host == "" && u.Scheme == "" {
 		switch {
 		case im.o.Base != nil:
 			// A relative server is relative to the document (OpenAPI 3, Server Object).
@@ -170,29 +162,24 @@ func (im *docImporter) resolveServer(text string, variables *jsonread.Node) (str
 				u = base.ResolveReference(u)
 			}
 		case hasHost(full):
-			u, _ = url.Parse("https://" + full) // nil is rejected below
+			u, err = url.Parse("https://" + full)
 		default:
-			return "", &document.UnsupportedError{Found: fmt.Sprintf("the server %q, which has no host",
-				document.CleanLine(full, 100)),
-				Want: "--server https://..., the whole of it"}
+			return "", document.NewServerError(fmt.Sprintf("the server %q, which has no host", document.CleanLine(full, 100)),
+				"https://..., the whole of it")
 		}
 	}
-	if u != nil && u.Scheme == "" {
-		u.Scheme = "https"
+	if err != nil {
+		return "", document.NewServerError("the server "+document.CleanLine(full, 100), "https://...")
 	}
-	if u == nil {
-		return "", &document.UnsupportedError{Found: "the server " + document.CleanLine(full, 100),
-			Want: "--server https://..."}
-	}
+	u.Scheme = cmp.Or(u.Scheme, "https")
 	server, host, err := document.ParseServer(u.String())
 	if err != nil {
-		return "", &document.UnsupportedError{Found: err.Error(), Want: "--server https://..."}
+		return "", document.NewServerError(err.Error(), "https://...")
 	}
 	// Credentials must not cross the network in clear text unless the user asks for it.
 	if strings.HasPrefix(server, "http:") {
-		return "", &document.UnsupportedError{Found: server + ", which is plain HTTP",
-			Want: "--server https://... if it speaks TLS, or --server http://... to let requests cross the network in " +
-				"clear text"}
+		return "", document.NewServerError(server+", which is plain HTTP",
+			"https://... if it speaks TLS, or --server http://... to let requests cross the network in clear text")
 	}
 	if len(im.out.Hosts) < maxHosts {
 		im.out.AddHost(host)
@@ -229,11 +216,11 @@ func (im *docImporter) fillVariables(text string, variables *jsonread.Node) (str
 			return preset.Text
 		}
 		if bad == nil {
-			bad = &document.UnsupportedError{
+			bad = &document.ServerError{Variable: name, UnsupportedError: document.UnsupportedError{
 				Found: fmt.Sprintf("the server %s with the variable %s", document.CleanLine(text, 100),
 					document.CleanLine(name, 40)),
 				Want: "--var " + document.CleanLine(name, 40) + "=" + describeChoice(preset, one) + ", or --server https://...",
-			}
+			}}
 		}
 		return v
 	})
@@ -242,13 +229,7 @@ func (im *docImporter) fillVariables(text string, variables *jsonread.Node) (str
 
 // describeChoice describes the allowed values of a variable.
 func describeChoice(preset *jsonread.Node, enum []jsonread.Member) string {
-	var words []string
-	for _, e := range enum {
-		if words = append(words, document.CleanLine(e.Node.Text, 40)); len(words) == 20 {
-			words = append(words, "...")
-			break
-		}
-	}
+	words := convert.Each(atMost(enum, 30), func(m jsonread.Member) string { return document.CleanLine(m.Node.Text, 40) })
 	out := "VALUE"
 	if len(words) > 0 {
 		out += " (one of " + strings.Join(words, ", ") + ")"
