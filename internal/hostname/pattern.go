@@ -37,6 +37,21 @@ func (p Pattern) Site() string {
 	return name
 }
 
+// ExplainUnknown returns the remedy for a host that is in no API, as a template of readertext. near is a similar host that
+// an API has, or empty.
+func (h Host) ExplainUnknown(near string) string {
+	// The registered domain names the API: code can choose the labels before it, such as api.stripe.com in
+	// api.stripe.com.evil.example. A look-alike gets no command, because a person might run it unread.
+	switch name, _, _ := strings.Cut(h.ExactPattern().Site(), "."); {
+	case near != "":
+		return "Did you mean " + near + "? This host may be a look-alike."
+	case strings.Contains(h.name, "xn--"):
+		return "It has letters besides a to z, so it may be a look-alike of another host."
+	default:
+		return "{The user can add|Add} an API for it: codeforge api add " + name + " --domain " + h.String()
+	}
+}
+
 // ParsePattern parses a host name, or "*." and a host name of at least two labels that is not a public suffix
 // (https://publicsuffix.org, including the private section: anybody can register a name below "github.io"). ":" and a
 // port may follow, except 443 and 80, which a name without a port already means. Errors show only the suffix of the

@@ -274,15 +274,16 @@ func (r runRendering) mayHaveTriedHost(h hostname.Host) bool {
 // noAPI returns the reason why code cannot reach a host. The catalog lacks the hosts of an API that does not load, so
 // the reason names such an API.
 func noAPI(host hostname.Host, cat proxyapi.Catalog) readertext.Text {
-	remedy := "codeforge status shows the open hosts; add it to \"domains\" in apis/<name>/config.json"
+	near := suggestHost(host, cat)
+	more, api := host.ExplainUnknown(near), ""
 	for _, p := range cat.Problems {
-		if !p.Warning && p.API != "" {
-			remedy = "apis/" + p.API + "/config.json does not load: codeforge check shows why. If another API should have the " +
-				"host, add it to \"domains\" there"
+		if !p.Warning && p.API != "" && near == "" {
+			more, api = "{The user can add others|apis/%API/config.json does not load: codeforge check shows why. If another "+
+				"API should have the host, add it to \"domains\" there}.", p.API
 		}
 	}
-	return readertext.NewText("%HOST is in no API{| that is loaded}.%NEAR {list_apis shows the open hosts; the user can "+
-		"add others|%REMEDY}.", "%HOST", host.String(), "%NEAR", suggestHost(host, cat), "%REMEDY", remedy)
+	return readertext.NewText("%HOST is in no API{| that is loaded}. {list_apis shows the open hosts. |}"+more,
+		"%HOST", host.String(), "%API", api)
 }
 
 // hostAt parses a host and port in Deno's notation.
@@ -388,7 +389,7 @@ func suggestHost(host hostname.Host, cat proxyapi.Catalog) string {
 			at = d
 		}
 	}
-	return " Did you mean " + at + "?"
+	return at
 }
 
 // noServers returns the reason why mcp is not defined in code.

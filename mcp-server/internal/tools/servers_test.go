@@ -186,7 +186,7 @@ func TestPortHints(t *testing.T) {
 		{`Requires net access to "es.lan:9201", run again`, "es.lan is not open at this port. The open hosts are: es.lan:9200. The user can add the port to \"domains\" in apis/<name>/config.json."},
 		{`Requires net access to "ES.lan:443"`, "es.lan is not open at this port. The open hosts are: es.lan:9200."},
 		{`Requires net access to "a.home.lan:80"`, "a.home.lan is not open at this port. The open hosts are: *.home.lan:3000."},
-		{`Requires net access to "es.lam:9200"`, "es.lam:9200 is in no API. Did you mean es.lan:9200?"},
+		{`Requires net access to "es.lam:9200"`, "es.lam:9200 is in no API. list_apis shows the open hosts. Did you mean es.lan:9200?"},
 		{`Requires net access to "api.example.co:443"`, "Did you mean api.example.com?"},
 		{`Requires net access to "127.0.0.1:9200"`, "The sandbox reaches hosts by name only"},
 		{`Caused by: Error: error sending request for url (https://api.example.com:8443/v1?x=1): client error (Connect): tcp connect error: Connection refused (os error 111)`,

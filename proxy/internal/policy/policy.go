@@ -304,10 +304,8 @@ func (r Rules) checkUnknownHost(h catalog.Host, holders int) (Verdict, bool) {
 		return Verdict{}, true
 	}
 	v := buildRefusal(CodeHostUnknown, h, "")
-	if near := r.Catalog.NearestHost(h); near != "" {
-		v = v.extendHint("", " The nearest host in the catalog is "+near+".")
-	}
-	return v, false
+	more := readertext.NewText(" " + h.ExplainUnknown(r.Catalog.NearestHost(h)))
+	return v.withHint(readertext.Text{Model: v.Refusal.Hint + more.Model, Person: v.Refusal.Person + more.Person}), false
 }
 
 // CanResolve reports whether a host resolves for a run. A DNS query has no port, so an API with the host at any port

@@ -147,17 +147,25 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestNearest: the refusal of a mistyped host names the catalog's nearest.
+// TestNearest: the refusal of a mistyped host names the catalog's nearest. Other hosts get the command that adds them, under
+// a name that its owner registered. Look-alikes get none.
 func TestNearest(t *testing.T) {
 	r := Rules{Catalog: testCatalog(t)}
-	for typed, near := range map[string]string{"opem.test": "open.test", "sharedd.test": "shared.test", "faraway.example": ""} {
+	for typed, near := range map[string]string{
+		"opem.test": "Did you mean open.test?", "sharedd.test": "Did you mean shared.test?",
+		"faraway.example":               "codeforge api add faraway --domain faraway.example",
+		"api.stripe.com.evil.co.uk":     "codeforge api add evil --domain api.stripe.com.evil.co.uk",
+		"xn--strip-5of.faraway.example": "look-alike",
+	} {
 		h, err := catalog.ParseHost(typed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		hint := r.Decide(run(nil), Request{Host: h, TLS: true, Methods: []string{"GET"}}).Refusal.Hint
-		if near == "" == strings.Contains(hint, "nearest") || !strings.Contains(hint, near) {
-			t.Errorf("%s: %s", typed, hint)
+		v := r.Decide(run(nil), Request{Host: h, TLS: true, Methods: []string{"GET"}})
+		for _, hint := range []string{v.Refusal.Hint, v.Refusal.Person} {
+			if !strings.Contains(hint, near) || strings.Contains(hint, "api add") && !strings.HasSuffix(hint, near) {
+				t.Errorf("%s: %s", typed, hint)
+			}
 		}
 	}
 }

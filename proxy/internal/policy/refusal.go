@@ -31,8 +31,7 @@ var refusals = map[string]refusalText{
 	CodeHostInvalid: {http.StatusForbidden, "The request does not name a valid host.",
 		"Use a host name of the catalog in the URL; addresses are not reachable. " + showsAPIs + " the hosts."},
 	CodeHostUnknown: {http.StatusForbidden, "The host is in no API.",
-		"Only hosts of the catalog are reachable: " + showsAPIs + " them. {The user can add an API for this host|Add the " +
-			"host to \"domains\" of an API, or a new API for it}."},
+		"Only hosts of the catalog are reachable: " + showsAPIs + " them."},
 	CodePortUnknown: {http.StatusForbidden, "The host is in no API at this port.",
 		"{The user can add|Add} the port to \"domains\" of an API."},
 	CodeAPIInactive: {http.StatusForbidden, "The host's API is not active.",

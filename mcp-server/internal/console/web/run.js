@@ -93,16 +93,11 @@ function Waterfall({ run, detail, rows, total, chosen, choose, open }) {
   </div>`;
 }
 
-/** makeAddCommand returns the command that adds an API with a host, named after the host's longest label except the last. */
-function makeAddCommand(host) {
-  const parts = host.replace(/:.*/, "").split(".").slice(0, -1), name = parts.sort((a, b) => b.length - a.length)[0] || "NAME";
-  return `codeforge api add ${name} --domain ${host}`;
-}
-
 /** RequestSteps shows how far one request got in the proxy, and the remedy if it was refused or failed. */
 function RequestSteps({ row, hints, lines }) {
   const { x } = row, planned = x.outcome === "planned", wait = row.held || planned, stop = row.held ? 3 : findStop(x), bad = stop < 8 && !planned;
   const hint = hints.find((h) => h.code === x.code && (!h.host || h.host === x.host)) ?? hints.find((h) => h.code && h.code === x.code);
+  const command = hint?.code === "host_unknown" && /codeforge api add \S+ --domain \S+$/.exec(hint.person || hint.text)?.[0]; // the host is not a look-alike
   return html`<div class="why" role="region" aria-label="The chosen request">
     <div><div class="row whyhead"><h2>${row.n} · ${row.held ? "Waits for you" : planned ? `Step ${x.step} of a plan` : x.outcome === "denied" ? "Why it was refused" : bad ? "Why it failed" : "How it was handled"}</h2>${x.code && html`<${Chip} cls="bad">${escapeNodes(x.code)}</${Chip}>`}</div>
       <ol class="steps">${STEPS.map((t, i) => html`<li class=${i < stop ? "ok" : i === stop ? (wait ? "held" : "bad") : "faint"}>${i <= stop && html`<${Icon} name=${i < stop ? "ok" : wait ? "held" : "no"} />`}<span class=${i < stop ? "soft" : ""}>${t}</span></li>`)}</ol>
@@ -110,7 +105,7 @@ function RequestSteps({ row, hints, lines }) {
     <div><h2>${bad || wait ? "Remedy" : "Result"}</h2>
       ${hint ? html`<p>${escapeNodes(hint.person || hint.text)}</p>` : row.held ? html`<p>It is sent as soon as you approve. <a class="soft" href=${makeAddress("held", row.held.id)}>Look at it</a></p>` : planned ? html`<p>A dry run recorded it and did not send it. <a class="soft" href=${makeAddress("held", x.plan)}>Look at the plan</a></p>` : bad ? html`<p>${x.outcome === "denied" ? "The code got the same text." : "The answer did not arrive whole."}</p>` : null}
       <p class="faint">${formatTime(x.at)}, ${formatDuration((x.ms ?? 0) - (x.held_ms ?? 0))}${x.held_ms >= 1 ? ` after ${formatDuration(x.held_ms)} of waiting for approval` : ""}, ${formatBytes(x.bytes_up)} out, ${formatBytes(x.bytes_down)} in${x.sanitized ? ", " + formatCount(x.sanitized, "key") + " in the answer turned back into names" : ""}${x.redacted ? ", " + formatCount(x.redacted, "word") + " of yours redacted" : ""}${x.among > 1 ? `, one of ${x.among} calls` : ""}.</p>
-      <div class="row wrap">${lines.length ? html`<button type="button" class="btn small" onClick=${() => showLine(lines[0])}>Show line ${lines[0]}</button>` : null}${(x.apis ?? []).map((a) => html`<a class="btn small" href=${makeAddress("apis", a)}>API ${escapeNodes(a)}</a>`)}${x.code === "host_unknown" && html`${hint && /Did you mean/.test(hint.person || hint.text) && html`<${Chip} cls="held">looks like another host</${Chip}>`}<${CopyButton} text=${makeAddCommand(x.host)} what="the command" label=${makeAddCommand(x.host)} />`}</div>
+      <div class="row wrap">${lines.length ? html`<button type="button" class="btn small" onClick=${() => showLine(lines[0])}>Show line ${lines[0]}</button>` : null}${(x.apis ?? []).map((a) => html`<a class="btn small" href=${makeAddress("apis", a)}>API ${escapeNodes(a)}</a>`)}${command && html`<${CopyButton} text=${command} what="the command" label=${command} />`}</div>
       ${(x.caused ?? []).length ? html`<p class="faint">The MCP server then sent: ${x.caused.slice(0, 6).map((c) => html`<br />${escapeNodes(c.method)} ${escapeNodes(c.host)}${escapeNodes(getPath(c))} ${c.status}`)}</p>` : null}</div></div>`;
 }
 function showLine(n) { const box = document.querySelector(".code"); if (box) { box.scrollIntoView({ block: "nearest" }); box.scrollTop = (n - 3) * 20; } }
