@@ -24,13 +24,10 @@ var steps = map[string]bool{
 	"git clone https://github.com/codeforge-mcp/codeforge": false, // the walk clones this tree
 	"make up": true,
 	"bin/codeforge run -e 'console.log(6 * 7)' --receipt":                 true,
-	"cp apis/github/config.json.example apis/github/config.json":          true,
+	"bin/codeforge api add github":                                        true, // the walk types the token
 	"cat >repos.ts <<'END'":                                               true,
 	"claude mcp add --transport http codeforge http://127.0.0.1:8080/mcp": false, // needs Claude Code; its address is tried
 }
-
-// placeholder is the text that the README says to replace.
-const placeholder = "put_your_fine_grained_token_here"
 
 // walker follows the README in a fresh clone. Commands that it runs are quoted in the README or in a page of pages.
 type walker struct {
@@ -39,7 +36,7 @@ type walker struct {
 	token              *canary.Canary
 }
 
-// clone makes a fresh clone of the tree's HEAD, and an editor that puts the token into a file.
+// clone makes a fresh clone of the tree's HEAD.
 func clone(t *testing.T) *walker {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -61,8 +58,8 @@ func clone(t *testing.T) *walker {
 	}
 	w.readme = string(readme)
 	w.pages = w.readme + document(t, "docs/start/docker.md") + document(t, "docs/start/linux.md")
-	write(t, parent, "editor", "#!/bin/sh\nexec sed -i 's/"+placeholder+"/"+w.token.Value()+"/' \"$1\"\n", 0o755)
-	w.env = map[string]string{"EDITOR": filepath.Join(parent, "editor")}
+	write(t, parent, "token", w.token.Value()+"\n", 0o600)
+	w.env = map[string]string{}
 	return w
 }
 
@@ -87,6 +84,9 @@ func (w *walker) followBlocks(t *testing.T) string {
 	for _, b := range blocks(w.readme) {
 		first, _, _ := strings.Cut(b.Text, "\n")
 		if b.Lang == "sh" && steps[first] {
+			if strings.HasPrefix(first, "bin/codeforge api add") {
+				b.Text = "<../token " + b.Text
+			}
 			out.WriteString(w.do(t, 600, b.Text))
 		}
 	}
