@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
+	"go/token"
+	"go/types"
 	"os"
 	"os/exec"
 	"path"
@@ -18,14 +21,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testLimit is for the tests of one package, without compiling them.
-const testLimit = 90 * time.Second
+// The tests of a mutant's package and those of a dependant may take this long without a mutant, without compiling them.
+const (
+	testLimit = 150 * time.Second
+	userLimit = 15 * time.Second
+)
 
 // lab is where mutants are tried.
 type lab struct {
 	root, dir string
 	users     map[string][]string // packages with tests that import one, by its folder
-	slow      map[string]bool     // packages whose tests take longer than testLimit here
+	files     map[string][]string // the names of a package's files
+	set       *token.FileSet
+	importer  types.Importer
+	sources   map[string]*source
+	programs  map[string]*program // the tests of packages, with all switches
+}
+
+// program is the compiled tests of a package.
+type program struct {
+	pkg, path, overlay string
+	switches           []int64       // where path has the number of the mutant that is on
+	tried              time.Duration // how long its tests could take without a mutant
+	limit              time.Duration // with a mutant; 0 if the tests fail or take too long without one
+	skip               string        // matches the tests that fail without a mutant
 }
 
 // newLab makes a folder for what compilers and tests write. It adopts the processes that tests leave behind, and limits
@@ -49,7 +68,8 @@ func newLab(root string) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{root: root, dir: dir, users: map[string][]string{}, slow: map[string]bool{}}
+	l := &lab{root: root, dir: dir, users: map[string][]string{}, files: map[string][]string{}, set: token.NewFileSet(),
+		sources: map[string]*source{}, programs: map[string]*program{}}
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(l.tmp(), 0o755)); err != nil { // some tests give up root
 		l.close()
 		return nil, err
@@ -61,57 +81,145 @@ func (l *lab) close() { _ = os.RemoveAll(l.dir) }
 
 func (l *lab) tmp() string { return filepath.Join(l.dir, "t") }
 
-// tryMutant runs the tests of a mutant's package, then the tests of some packages that import it. The latter count only
-// if they end in time.
+// tryMutant runs the tests of a mutant's package, then those of some packages that import it. The latter count only if
+// they end in time.
 func (l *lab) tryMutant(ctx context.Context, m mutant, most int) (result, error) {
-	if l.slow[m.pkg] {
-		return result{text: unsound}, nil
-	}
-	source, err := os.ReadFile(filepath.Join(l.root, m.file))
-	if err != nil {
-		return result{}, err
-	}
-	changed := string(source[:m.from]) + m.new + string(source[m.to:])
-	to, overlay := filepath.Join(l.dir, "mutant.txt"), filepath.Join(l.dir, "overlay.json")
-	list, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(l.root, m.file): to}})
-	if err := errors.Join(err, os.WriteFile(to, []byte(changed), 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
-		return result{}, err
-	}
 	users := slices.Clone(l.users[m.pkg])
 	// Near packages use more of it, and have faster tests than those of other products.
 	slices.SortStableFunc(users, func(a, b string) int { return sharedPath(b, m.pkg) - sharedPath(a, m.pkg) })
-	for i, packages := range [][]string{{m.pkg}, users[:min(most, len(users))]} {
-		if len(packages) == 0 {
-			break
+	for _, pkg := range append([]string{m.pkg}, users[:min(most, len(users))]...) {
+		p, err := l.buildProgram(ctx, pkg)
+		if err != nil {
+			return result{}, err
 		}
-		// In GOFLAGS, because some tests build programs themselves.
-		text := l.runTests(ctx, packages, "-overlay="+overlay, "-failfast")
-		if text == "" {
-			continue
+		limit := userLimit
+		if pkg == m.pkg {
+			limit = testLimit
 		}
-		r := result{text: []string{killed, byOthers}[i]}
-		if f := failedTest.FindStringSubmatch(text); f != nil {
-			r.test = f[1]
+		if p.limit == 0 && p.tried < limit {
+			l.measureTests(ctx, p, limit)
 		}
 		switch {
-		case strings.Contains(text, "[build failed]"):
-			return result{text: noBuild}, nil
-		case strings.Contains(text, "panic: test timed out"):
-			if r = (result{text: timedOut}); i > 0 {
-				return result{text: survived}, nil
+		case p.limit == 0 && pkg == m.pkg:
+			return result{text: unsound}, nil
+		case p.limit == 0:
+			continue
+		}
+		changed := p
+		if m.id != 0 {
+			err = l.turnOn(p, m.pkg, switchName(m.id))
+		} else if changed, err = l.buildAlone(ctx, p, m); changed == nil {
+			return result{text: noBuild}, err
+		}
+		if err != nil {
+			return result{}, err
+		}
+		text := l.runTests(ctx, changed, ".")
+		if err := l.turnOn(p, m.pkg, switchOff); err != nil {
+			return result{}, err
+		}
+		switch {
+		case text == "" || isLate(text) && pkg != m.pkg:
+			continue
+		case isLate(text):
+			return result{text: timedOut}, nil
+		}
+		r := result{text: killed}
+		if pkg != m.pkg {
+			r.text = byOthers
+		}
+		if f := failedTest.FindStringSubmatch(text); f != nil {
+			if r.test = f[1]; l.runTests(ctx, p, "^"+r.test+"$") != "" {
+				r.text = unsound
 			}
-		}
-		pattern := "."
-		if r.test != "" {
-			pattern = "^" + r.test + "$"
-		}
-		if l.runTests(ctx, packages, "", "-run", pattern) != "" {
-			l.slow[m.pkg] = r.text == timedOut
-			r.text = unsound
 		}
 		return r, nil
 	}
 	return result{text: survived}, nil
+}
+
+// buildProgram compiles the tests of a package with all switches.
+func (l *lab) buildProgram(ctx context.Context, pkg string) (*program, error) {
+	if p := l.programs[pkg]; p != nil {
+		return p, nil
+	}
+	p := &program{pkg: pkg, path: filepath.Join(l.dir, strings.ReplaceAll(pkg, "/", "-")+".test"), overlay: "switched"}
+	l.programs[pkg] = p
+	if text := l.compileTests(ctx, p); text != "" {
+		return nil, fmt.Errorf("go test -c %s: %s", pkg, text)
+	}
+	data, err := os.ReadFile(p.path)
+	if err != nil {
+		return nil, err
+	}
+	for at := 0; ; at += len(switchOff) {
+		i := bytes.Index(data[at:], []byte(switchOff))
+		if i < 0 {
+			break
+		}
+		at += i
+		p.switches = append(p.switches, int64(at))
+	}
+	return p, nil
+}
+
+// measureTests measures how long tests take without a mutant. They may take most. It finds those that fail.
+func (l *lab) measureTests(ctx context.Context, p *program, most time.Duration) {
+	start := time.Now()
+	p.tried, p.limit = most, most
+	text := l.runTests(ctx, p, ".", "-test.failfast=false")
+	if p.limit = 3*time.Since(start) + 5*time.Second; text == "" {
+		return
+	}
+	var failed []string
+	for _, f := range failedTest.FindAllStringSubmatch(text, -1) {
+		failed = append(failed, f[1])
+	}
+	p.skip = "^(" + strings.Join(failed, "|") + ")$"
+	if isLate(text) || len(failed) == 0 || l.runTests(ctx, p, ".") != "" {
+		p.limit, p.skip = 0, ""
+	}
+	if ctx.Err() == nil {
+		fmt.Fprintf(os.Stderr, "%s: tests fail without a mutant: %s\n", p.pkg, strings.Join(failed, " "))
+	}
+}
+
+// isLate reports whether the output of tests is that of a timeout.
+func isLate(text string) bool {
+	return strings.Contains(text, "panic: test timed out") || strings.HasPrefix(text, "signal: killed")
+}
+
+// buildAlone compiles the tests of a program with one mutant and no switches. The result is nil if that fails.
+func (l *lab) buildAlone(ctx context.Context, p *program, m mutant) (*program, error) {
+	s, err := l.loadSource(m.pkg)
+	if err != nil {
+		return nil, err
+	}
+	alone := *p
+	alone.path, alone.overlay = filepath.Join(l.dir, "alone.test"), "alone"
+	err = l.writeOverlay(alone.overlay, map[string]string{m.file: s.applyAlone(m)})
+	if err != nil || l.compileTests(ctx, &alone) != "" {
+		return nil, err
+	}
+	return &alone, nil
+}
+
+// turnOn turns a mutant on in a program, and in the programs that its tests build.
+func (l *lab) turnOn(p *program, pkg, name string) error {
+	s, err := l.loadSource(pkg)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(p.path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	for _, at := range p.switches {
+		_, err2 := f.WriteAt([]byte(name), at)
+		err = errors.Join(err, err2)
+	}
+	text := fmt.Sprintf(switchText, s.name, name)
+	return errors.Join(err, f.Close(), os.WriteFile(filepath.Join(l.dir, p.overlay, pkg, switchFile), []byte(text), 0o644))
 }
 
 var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
@@ -126,17 +234,33 @@ func sharedPath(a, b string) int {
 	return 0
 }
 
-// runTests runs go test with a further flag in GOFLAGS. The result is its output if it fails, and empty if all tests
-// pass.
-func (l *lab) runTests(ctx context.Context, packages []string, flag string, args ...string) string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+// compileTests compiles the tests of a package. The result is the compiler's output if it fails.
+func (l *lab) compileTests(ctx context.Context, p *program) string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	args = slices.Concat([]string{"test", "-vet=off", "-timeout", testLimit.String()}, args)
-	for _, pkg := range packages {
-		args = append(args, "./"+pkg)
+	// Linking without symbols takes a quarter less time.
+	return l.runCommand(l.newCommand(ctx, l.overlay(p.overlay), "go", "test", "-c", "-vet=off", "-ldflags=-s -w",
+		"-o", p.path, "./"+p.pkg))
+}
+
+// runTests runs the tests of a program that match a pattern until one fails. The result is its output in that case, and
+// empty if all tests pass.
+func (l *lab) runTests(ctx context.Context, p *program, pattern string, flags ...string) string {
+	ctx, cancel := context.WithTimeout(ctx, p.limit+10*time.Second)
+	defer cancel()
+	args := append([]string{"-test.paniconexit0", "-test.failfast", "-test.timeout=" + p.limit.String(), "-test.run=" + pattern},
+		flags...)
+	if p.skip != "" {
+		args = append(args, "-test.skip="+p.skip)
 	}
-	cmd := l.newCommand(ctx, args...)
-	cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" "+flag)
+	cmd := l.newCommand(ctx, l.overlay(p.overlay), p.path, args...)
+	cmd.Dir = filepath.Join(l.root, p.pkg)
+	cmd.Env = append(cmd.Env, "PWD="+cmd.Dir)
+	return l.runCommand(cmd)
+}
+
+// runCommand runs a command and ends all processes that it started. The result is its output if it fails.
+func (l *lab) runCommand(cmd *exec.Cmd) string {
 	name := filepath.Join(l.dir, "output.txt") // a process that stays would keep a pipe open
 	file, err := os.Create(name)
 	if err != nil {
@@ -155,11 +279,15 @@ func (l *lab) runTests(ctx context.Context, packages []string, flag string, args
 	return err.Error() + "\n" + string(text)
 }
 
-// newCommand makes a command of go that ends with all processes of its group.
-func (l *lab) newCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "go", args...)
+// newCommand makes a command that ends with all processes of its group. The overlay is in GOFLAGS, because some tests
+// build programs themselves.
+func (l *lab) newCommand(ctx context.Context, overlay, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = l.root
 	cmd.Env = append(os.Environ(), "TMPDIR="+l.tmp())
+	if overlay != "" {
+		cmd.Env = append(cmd.Env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	return cmd

@@ -2,6 +2,9 @@
 // changed package. If they pass, it runs those of packages that import it, but never those of programs or of e2e, which
 // take minutes. It prints each change that no test fails on.
 //
+// All drawn mutants are compiled into the same programs, each behind a switch. A constant that Go needs while it compiles
+// has no switch, so its mutant is built alone. The programs take minutes for many packages, and each mutant then a second.
+//
 //	mutants -seed 7 -n 20                        tries the first 20 mutants of seed 7
 //	mutants -for 2m -packages pool               tries mutants for two minutes, in packages whose path matches
 //	mutants -seed 7 -n 150 -for 6m -results F    goes on where an earlier call with F ended, and prints the score of both
@@ -22,6 +25,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/importer"
 	"io"
 	"io/fs"
 	"maps"
@@ -98,16 +102,17 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "seed %d, %d packages\n", o.seed, len(all))
 	scores := map[string]score{} // by package or kind
-	began, tried, drawn := time.Now(), 0, 0
-	for _, m := range orderMutants(o.seed, all) {
+	began, tried, counted := time.Now(), 0, 0
+	drawn, err := l.drawMutants(orderMutants(o.seed, all), known, o.n)
+	if err != nil {
+		return err
+	}
+	for _, m := range drawn {
 		r, ok := known[m.key()]
-		if drawn == o.n || !ok && ctx.Err() != nil {
+		if !ok && ctx.Err() != nil {
 			break
 		}
-		switch {
-		case isReviewed(m):
-			r = result{text: skipped}
-		case !ok:
+		if !ok {
 			start := time.Now()
 			if r, err = l.tryMutant(ctx, m, o.users); err != nil {
 				return err
@@ -120,10 +125,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			}
 			tried++
 		}
-		if r.text == noBuild {
-			continue
-		}
-		drawn++
+		counted++
 		for _, key := range []string{m.kind, m.pkg, "all"} {
 			if scores[key] == nil {
 				scores[key] = score{}
@@ -135,8 +137,40 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 	}
 	printScores(out, scores)
-	fmt.Fprintf(out, "%d mutants, %d tried now, %.1f s each\n", drawn, tried, time.Since(began).Seconds()/max(1, float64(tried)))
+	fmt.Fprintf(out, "%d mutants, %d tried now, %.1f s each\n", counted, tried, time.Since(began).Seconds()/max(1, float64(tried)))
 	return nil
+}
+
+// drawMutants returns the first n mutants that compile, and puts those without a result behind switches. It adds the
+// result of reviewed ones.
+func (l *lab) drawMutants(order []mutant, known map[string]result, n int) (drawn []mutant, err error) {
+	var open []int
+	for _, m := range order {
+		if len(drawn) == n {
+			break
+		}
+		r, ok := known[m.key()]
+		if isReviewed(m) {
+			known[m.key()] = result{text: skipped}
+		} else if !ok {
+			s, err := l.loadSource(m.pkg)
+			if err != nil {
+				return nil, err
+			}
+			if !s.compiles(m) {
+				continue
+			}
+			open = append(open, len(drawn))
+		} else if r.text == noBuild {
+			continue
+		}
+		drawn = append(drawn, m)
+	}
+	var list []*mutant
+	for _, i := range open {
+		list = append(list, &drawn[i])
+	}
+	return drawn, l.writeSwitches(list)
 }
 
 // isReviewed reports whether reviewed.txt has a mutant.
@@ -229,16 +263,17 @@ func printScores(out io.Writer, scores map[string]score) {
 
 // listMutants lists the mutants of each package that has tests.
 func (l *lab) listMutants(ctx context.Context, match *regexp.Regexp) (map[string][]mutant, error) {
-	cmd := l.newCommand(ctx, "list",
-		"-json=ImportPath,GoFiles,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./...")
+	cmd := l.newCommand(ctx, "", "go", "list", "-export", "-deps",
+		"-json=ImportPath,Export,GoFiles,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./...")
 	text, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}
-	all := map[string][]mutant{}
+	all, exports := map[string][]mutant{}, map[string]string{}
+	l.importer = importer.ForCompiler(l.set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	for dec := json.NewDecoder(bytes.NewReader(text)); ; {
 		var p struct {
-			ImportPath                                                             string
+			ImportPath, Export                                                     string
 			GoFiles, Imports, TestImports, XTestImports, TestGoFiles, XTestGoFiles []string
 		}
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
@@ -246,10 +281,12 @@ func (l *lab) listMutants(ctx context.Context, match *regexp.Regexp) (map[string
 		} else if err != nil {
 			return nil, err
 		}
-		pkg := strings.TrimPrefix(p.ImportPath, module)
-		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+		exports[p.ImportPath] = p.Export
+		pkg, ok := strings.CutPrefix(p.ImportPath, module)
+		if !ok || len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
 			continue
 		}
+		l.files[pkg] = p.GoFiles
 		imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 		for _, of := range slices.Compact(slices.Sorted(slices.Values(imports))) {
 			if of = strings.TrimPrefix(of, module); of != pkg && !strings.Contains(pkg, "/cmd/") {

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,6 +31,9 @@ type mutant struct {
 	nth       int    // counts the mutants of the file with this kind and text
 	from, to  int    // the bytes that new replaces
 	new       string
+	order     int    // counts the mutants of the file; one of an outer expression comes first
+	switched  []edit // do the same behind a switch; a constant gets them from source.switchConstant
+	id        int    // the number of the switch; 0 if the mutant is built alone
 }
 
 // opposite has the operators that are replaced.
@@ -39,6 +43,12 @@ var opposite = map[token.Token]struct {
 }{
 	token.LAND: {token.LOR, andOr}, token.LOR: {token.LAND, andOr}, token.EQL: {token.NEQ, eqNeq}, token.NEQ: {token.EQL, eqNeq},
 	token.LSS: {token.LEQ, boundary}, token.LEQ: {token.LSS, boundary}, token.GTR: {token.GEQ, boundary}, token.GEQ: {token.GTR, boundary},
+}
+
+// boundaryCalls has the beginnings of calls that compare like an operator, or like its opposite if the switch is on.
+var boundaryCalls = map[token.Token]string{
+	token.LSS: "mutantLess(mutantIs($), ", token.LEQ: "mutantLess(!mutantIs($), ",
+	token.GTR: "mutantMore(mutantIs($), ", token.GEQ: "mutantMore(!mutantIs($), ",
 }
 
 // findMutants lists the mutants of a file. Some do not compile. Two kinds of numbers have no mutant, because no caller may
@@ -51,35 +61,60 @@ func findMutants(file string, source []byte) (list []mutant, err error) {
 	}
 	lines := strings.Split(string(source), "\n")
 	count := map[string]int{} // by kind and text
-	add := func(kind string, from, to token.Pos, text string) {
+	offset := func(p token.Pos) int { return set.Position(p).Offset }
+	add := func(kind string, from, to token.Pos, text string, switched ...edit) {
 		at := set.Position(from)
 		line := strings.TrimSpace(lines[at.Line-1])
 		count[kind+line]++
 		list = append(list, mutant{file: file, kind: kind, line: at.Line, text: line, nth: count[kind+line],
-			from: at.Offset, to: set.Position(to).Offset, new: text})
+			from: at.Offset, to: offset(to), new: text, order: len(list), switched: switched})
 	}
-	part := func(n ast.Node) string {
-		return string(source[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])
+	wrap := func(n ast.Node, before, after string) []edit {
+		return []edit{{at: offset(n.Pos()), text: before, opens: true}, {at: offset(n.End()), text: after}}
+	}
+	part := func(n ast.Node) string { return string(source[offset(n.Pos()):offset(n.End())]) }
+	drop := func(kind string, n ast.Node, stack []ast.Node) {
+		switched := wrap(n, "if !mutantIs($) { ", " }")
+		switch stack[len(stack)-1].(type) {
+		case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause, *ast.LabeledStmt:
+		default: // before or after a condition, where Go wants a simple statement
+			switched = wrap(n, "func() { if !mutantIs($) { ", " } }()")
+		}
+		add(kind, n.Pos(), n.End(), "", switched...)
 	}
 	checks, harmless := map[ast.Node]bool{}, map[ast.Node]bool{}
-	ast.Inspect(tree, func(n ast.Node) bool {
+	ast.PreorderStack(tree, nil, func(n ast.Node, stack []ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GenDecl:
 			return n.Tok != token.IMPORT
 		case *ast.IfStmt:
 			if isErrorCheck(n.Cond) {
 				checks[n.Cond] = true
-				add(skipErrorCheck, n.Cond.Pos(), n.Cond.End(), part(n.Cond)+" && false")
+				add(skipErrorCheck, n.Cond.Pos(), n.Cond.End(), part(n.Cond)+" && false",
+					wrap(n.Cond, "((", ") && !mutantIs($))")...)
 			} else {
-				add(negateCond, n.Cond.Pos(), n.Cond.End(), "!("+part(n.Cond)+")")
+				add(negateCond, n.Cond.Pos(), n.Cond.End(), "!("+part(n.Cond)+")",
+					wrap(n.Cond, "((", ") != mutantIs($))")...)
 			}
 		case *ast.BinaryExpr:
 			if isTimeUnit(n.X) || isTimeUnit(n.Y) {
 				harmless[n.X], harmless[n.Y] = true, true
 			}
-			if o, ok := opposite[n.Op]; ok && !checks[n] {
-				add(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.op.String())
+			o, ok := opposite[n.Op]
+			if !ok || checks[n] {
+				break
 			}
+			end := n.OpPos + token.Pos(len(n.Op.String()))
+			var switched []edit
+			switch o.kind {
+			case andOr: // a || b is !(!a && !b), so it evaluates b as often as it should
+				switched = slices.Concat(wrap(n.X, "((((", ") != mutantIs($))"), wrap(n.Y, "((", ") != mutantIs($))) != mutantIs($))"))
+			case eqNeq:
+				switched = wrap(n, "((", ") != mutantIs($))")
+			case boundary:
+				switched = append(wrap(n, boundaryCalls[n.Op], ")"), edit{at: offset(n.OpPos), to: offset(end), text: ","})
+			}
+			add(o.kind, n.OpPos, end, o.op.String(), switched...)
 		case *ast.BasicLit:
 			if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && n.Kind == token.INT && !harmless[n] {
 				add(constant, n.Pos(), n.End(), strconv.FormatInt(i+1, 10))
@@ -90,14 +125,14 @@ func findMutants(file string, source []byte) (list []mutant, err error) {
 					harmless[r] = true
 				}
 			}
-			add(dropReturn, n.Pos(), n.End(), "")
+			drop(dropReturn, n, stack)
 		case *ast.BranchStmt:
-			add(dropBranch, n.Pos(), n.End(), "")
+			drop(dropBranch, n, stack)
 		case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt:
-			add(dropStmt, n.Pos(), n.End(), "")
+			drop(dropStmt, n, stack)
 		case *ast.AssignStmt:
 			if n.Tok != token.DEFINE {
-				add(dropStmt, n.Pos(), n.End(), "")
+				drop(dropStmt, n, stack)
 			}
 		}
 		return true
