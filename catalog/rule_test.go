@@ -87,5 +87,8 @@ func TestRuleMistakes(t *testing.T) {
 		if a != nil || !strings.Contains(problems.String(), want) {
 			t.Errorf("%s: %s", rules, problems)
 		}
+		if strings.Contains(rules, `"body"`) && len(problems) != 1 {
+			t.Errorf("%s: %d problems, want one: %s", rules, len(problems), problems)
+		}
 	}
 }

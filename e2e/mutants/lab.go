@@ -168,7 +168,8 @@ func (l *lab) measureTests(ctx context.Context, p *program, most time.Duration) 
 	start := time.Now()
 	p.tried, p.limit = most, most
 	text := l.runTests(ctx, p, ".", "-test.failfast=false")
-	if p.limit = 3*time.Since(start) + 5*time.Second; text == "" {
+	took := time.Since(start)
+	if p.limit = took + min(2*took, time.Minute) + 5*time.Second; text == "" {
 		return
 	}
 	var failed []string

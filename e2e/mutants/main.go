@@ -114,11 +114,12 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		if !ok {
 			start := time.Now()
-			if r, err = l.tryMutant(ctx, m, o.users); err != nil {
-				return err
-			}
-			if ctx.Err() != nil { // it ended the tests, so they say nothing
+			r, err = l.tryMutant(ctx, m, o.users)
+			if ctx.Err() != nil { // it ended the compiler or the tests, so they say nothing
 				continue
+			}
+			if err != nil {
+				return err
 			}
 			if err := appendResult(o.results, o.seed, m, r, time.Since(start)); err != nil {
 				return err

@@ -214,6 +214,16 @@ func TestDamagedCounts(t *testing.T) {
 	if err := l.storeCounts(); err != nil {
 		t.Error(err)
 	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	testkit.Must(t, os.WriteFile(path, []byte(`{"a":`), 0o600))
+	if err := l.Load(); err == nil {
+		t.Error("half a file is loaded")
+	}
+	if err := (&Counter{Path: filepath.Dir(path)}).Load(); err == nil {
+		t.Error("a folder is loaded")
+	}
 }
 
 // TestNotStored: that counts cannot be stored is told when that begins, and not each second.
