@@ -37,8 +37,8 @@ func (p Pattern) Site() string {
 	return name
 }
 
-// ExplainUnknown returns the remedy for a host that is in no API, as a template of readertext. near is a similar host that
-// an API has, or empty.
+// ExplainUnknown returns the remedy for a host without an API, as a template of readertext. near is a similar host of
+// an API, or empty.
 func (h Host) ExplainUnknown(near string) string {
 	// The registered domain names the API: code can choose the labels before it, such as api.stripe.com in
 	// api.stripe.com.evil.example. A look-alike gets no command, because a person might run it unread.
