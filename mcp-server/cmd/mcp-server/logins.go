@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -16,7 +17,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/consolestyle"
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/accesstoken"
-	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/authserver"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/endpoint"
@@ -63,8 +63,8 @@ func (d *daemon) useProvider(checks *guard.Config) error {
 	}
 	checks.CanRevoke = s.OIDC.IntrospectionID != ""
 	unknown := &rate.Sometimes{Interval: time.Second}
-	checks.Login = func(r *http.Request, token string) (guard.Login, error) {
-		l, err := verifier.Verify(r.Context(), token, addresslimit.AddressOf(r))
+	checks.Login = func(ctx context.Context, token, address string) (guard.Login, error) {
+		l, err := verifier.Verify(ctx, token, address)
 		if err != nil {
 			return guard.Login{}, err
 		}
@@ -96,8 +96,8 @@ func (d *daemon) openAuthServer(checks *guard.Config) (err error) {
 		FindTenant: d.tenants.findProof, HasTenant: d.tenants.hasProof, ListAPIs: d.tenants.listAPIs,
 	})
 	checks.CanRevoke, checks.LoginPage = true, authserver.AuthorizePath
-	checks.Login = func(r *http.Request, token string) (guard.Login, error) {
-		a, err := d.logins.Verify(r.Context(), token)
+	checks.Login = func(ctx context.Context, token, _ string) (guard.Login, error) {
+		a, err := d.logins.Verify(ctx, token)
 		if err != nil {
 			return guard.Login{}, err
 		}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/timing"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/addresslimit"
 )
 
 // Config configures a Guard.
@@ -38,9 +39,9 @@ type Config struct {
 	// Tenant returns the owner of a token other than Token, and the handler of the owner's requests. The handler is nil if
 	// the token is unknown. Tenant takes the same time for every token.
 	Tenant func(token string) (name string, own http.Handler)
-	// Login verifies the access token of a request, from an identity provider or from package authserver. It returns an
-	// error that wraps auth.ErrInvalidToken if the token is not valid. If nil, there are no logins.
-	Login func(r *http.Request, token string) (Login, error)
+	// Login verifies an access token of an identity provider, or of package authserver. address is the sender's: see
+	// addresslimit.AddressOf. The error wraps auth.ErrInvalidToken if the token is not valid. If nil, there are no logins.
+	Login func(ctx context.Context, token, address string) (Login, error)
 	// CanRevoke means that Login also refuses revoked tokens. Then a stream ends within two seconds of the revocation, or
 	// if Login cannot verify its token.
 	CanRevoke bool
@@ -80,7 +81,7 @@ type Guard struct {
 	page   string
 	form   string // Config.LoginPage
 
-	login      func(r *http.Request, token string) (Login, error)
+	login      func(ctx context.Context, token, address string) (Login, error)
 	canRevoke  bool
 	metadata   string
 	publicHost string
@@ -228,8 +229,8 @@ const loginKey = "login"
 // requireLogin passes requests with an access token of the identity provider to the handler of its tenant. The SDK's
 // middleware tells other clients where to log in, and binds a session to its user.
 func (g *Guard) requireLogin() http.Handler {
-	verify := func(_ context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
-		l, err := g.login(r, token)
+	verify := func(ctx context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
+		l, err := g.login(ctx, token, addresslimit.AddressOf(r))
 		if err != nil {
 			return nil, err
 		}
@@ -237,6 +238,7 @@ func (g *Guard) requireLogin() http.Handler {
 	}
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		l := auth.TokenInfoFromContext(r.Context()).Extra[loginKey].(Login)
+		address := addresslimit.AddressOf(r) // now, because the handler changes the headers while the stream is watched
 		// Calls of a protocol without sessions belong to a machine, and all users share the proxy's.
 		r.RemoteAddr = l.Subject
 		// Streams for messages of the server have no other end. A call may end after its token.
@@ -247,7 +249,7 @@ func (g *Guard) requireLogin() http.Handler {
 			if g.canRevoke {
 				token, _ := bearerOf(r)
 				var watch sync.WaitGroup
-				watch.Go(func() { g.endIfRevoked(r, token, cancel) })
+				watch.Go(func() { g.endIfRevoked(ctx, token, address, cancel) })
 				defer watch.Wait()
 				defer cancel()
 			}
@@ -261,11 +263,10 @@ func (g *Guard) requireLogin() http.Handler {
 // revokeTime is the interval between checks of the token of a stream.
 const revokeTime = time.Second
 
-// endIfRevoked calls end once the token of a request is not valid any more, or cannot be verified. It returns if the
-// request ends.
-func (g *Guard) endIfRevoked(r *http.Request, token string, end func()) {
-	for range timing.EachTick(r.Context(), revokeTime) {
-		_, err := g.login(r, token)
+// endIfRevoked calls end once a stream's token is not valid any more, or cannot be verified. It returns if ctx ends.
+func (g *Guard) endIfRevoked(ctx context.Context, token, address string, end func()) {
+	for range timing.EachTick(ctx, revokeTime) {
+		_, err := g.login(ctx, token, address)
 		//defence:client-stream
 		if err != nil {
 			end()
