@@ -65,7 +65,7 @@ func TestOperator(t *testing.T) {
 		{"inside", inside, []string{"skills", "list"}, 0, nil},
 		{"host", host, []string{"status"}, 0, []string{"running in Docker", "codeforge stdio --url docker://codeforge-e2e-mcp-server-1", "httpbin.test"}},
 		{"host", host, []string{"run", "-", "--receipt"}, 0, []string{"200 HTTPBIN_TOKEN", "HTTPBIN_TOKEN in header:Authorization"}},
-		{"host", host, []string{"runs", "--api", "httpbin", "--status", "ok", "--json", "run,state"}, 0, []string{`{"run":"` + run + `","state":"ok"}`}},
+		{"host", host, []string{"runs", "--api", "httpbin", "--status", "ok", "--json"}, 0, []string{`"run":"` + run + `"`, `"state":"ok"`}},
 		{"host", host, []string{"receipt", run}, 0, []string{"receipt of run " + run}},
 		{"host", host, []string{"logs", "-n", "1000", "--since", "1h", "--run", run[:8]}, 0, []string{"GET    https://httpbin.test/bearer"}},
 		{"host", host, []string{"logs", "--run", "rnone"}, code, []string{`no run "rnone" is recorded`}},

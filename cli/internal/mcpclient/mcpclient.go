@@ -152,10 +152,25 @@ func (p Place) dialSocket(ctx context.Context) (net.Conn, error) {
 // ConnectOperator returns a client of the operator's API. ok is false for a URL, which does not offer that API.
 func ConnectOperator(ctx context.Context, c Config) (client operatorapi.Client, place Place, ok bool, err error) {
 	place, err = LocateServer(ctx, c)
-	if err != nil || !place.IsLocal() {
+	if err != nil {
 		return client, place, false, err
 	}
+	if !place.IsLocal() {
+		return client, place, false, checkFallback(ctx, c, place)
+	}
 	return operatorapi.Client{HTTP: place.newClient(c.Token)}, place, true, nil
+}
+
+// checkFallback returns an error if the user named no server and none listens at the place.
+func checkFallback(ctx context.Context, c Config, p Place) error {
+	if c.URL != "" {
+		return nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.TrimSuffix(strings.TrimPrefix(p.URL, "http://"), "/mcp"))
+	if err != nil {
+		return explainFailure(err, c, p)
+	}
+	return conn.Close()
 }
 
 // Session is an MCP session.
