@@ -54,8 +54,8 @@ func drawSteps(steps []approvalapi.Step) []string {
 		}
 		what := formatChanges(first.Changes)
 		if what != "" {
-			what = cutText(strings.Join(append(g.differentHeaders(), what), "; "), maxLine)
-		} else if what = cutText(g.summary(), maxLine); what != "" && len(line) <= maxPath/2 {
+			what = cutLine(strings.Join(append(g.differentHeaders(), what), "; "))
+		} else if what = cutLine(g.summary()); what != "" && len(line) <= maxPath/2 {
 			line, what = line+"  "+what, ""
 		}
 		out = append(out, line)
@@ -64,6 +64,11 @@ func drawSteps(steps []approvalapi.Step) []string {
 		}
 	}
 	return out
+}
+
+// cutLine bounds a line of fields. Fields that differ may be in the rest, so it says that the line is not whole.
+func cutLine(text string) string {
+	return safetext.CutText(text, maxLine, "... NOT ALL SHOWN: codeforge plan show has the rest")
 }
 
 // listNumbers returns the numbers of a group's steps.

@@ -567,10 +567,14 @@ func TestPictureBounded(t *testing.T) {
 		}
 		steps[i] = approvalapi.Step{N: i + 1, Method: "POST", URL: "https://a.test/x", Body: "{" + b.String()[1:] + "}"}
 	}
-	for _, line := range drawSteps(steps) {
+	lines := drawSteps(steps)
+	for _, line := range lines {
 		if len(line) > 5<<10 {
 			t.Errorf("a line has %d bytes", len(line))
 		}
+	}
+	if !strings.Contains(strings.Join(lines, "\n"), "NOT ALL SHOWN") {
+		t.Error("the picture hides fields that differ")
 	}
 }
 
