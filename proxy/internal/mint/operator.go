@@ -10,6 +10,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 )
 
 // ForgetLogin forgets the stored value and the value in memory of a credential. The name may belong to a credential
@@ -19,6 +20,10 @@ func (m *Minter) ForgetLogin(name string) error {
 	if !catalog.ValidTokenName(name) {
 		return errNoCredential
 	}
+	// First, so that no browser completes a login after a failed removal.
+	m.mu.Lock()
+	maps.DeleteFunc(m.logins, func(_ string, l *login) bool { return l.name == name })
+	m.mu.Unlock()
 	st, err := m.openStoreOnce(true, 0)
 	if err != nil {
 		return errStorage
@@ -30,16 +35,18 @@ func (m *Minter) ForgetLogin(name string) error {
 	if err := st.removeState(name); err != nil {
 		return errStorage
 	}
+	var replaced []renewedvalues.Value
 	m.mu.Lock()
-	maps.DeleteFunc(m.logins, func(_ string, l *login) bool { return l.name == name })
 	if s := cmp.Or(m.states[name], m.leaving[name]); s != nil {
 		s.serial++
-		// The server may still accept these values, so responses are still searched for them.
-		_ = m.conf.Values.AddValues(s.listReplaced(s.kept, m.wallTime())...)
+		replaced = s.listReplaced(s.kept, m.wallTime())
 		s.kept, s.unstored, s.renewAt = storedToken{}, nil, time.Time{}
 		s.failed, s.attempts, s.nextTry = nil, 0, time.Time{}
 	}
 	m.mu.Unlock()
+	// Without mu, because it may compile for long. The server may still accept these values, so responses are still
+	// searched for them.
+	_ = m.conf.Values.AddValues(replaced...)
 	m.conf.Login(name, true)
 	return nil
 }

@@ -80,6 +80,11 @@ func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, 
 	if k.hasHTTP1() && (w.Login || body) {
 		req.Close = true
 	}
+	if w.Once && body {
+		// HTTP/2 would send the body again after PROTOCOL_ERROR, but the server may have processed it.
+		req = req.WithContext(req.Context()) // the caller's request must not change
+		req.GetBody = nil
+	}
 	resp, err := p.getTransport(w, k).RoundTrip(preventRetry(req))
 	if reset, ok := errors.AsType[http2.StreamError](err); ok && reset.Code == http2.ErrCodeHTTP11Required {
 		p.learnProtocol(req.URL.Host, protocolHTTP1)
@@ -122,7 +127,8 @@ func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != htt
 func (p *Pool) chooseRoute(req *http.Request, w Want) connKind {
 	k := p.chooseProtocol(req, w)
 	// http.Transport retries a request that only reads, if its reused connection breaks before a response. It never
-	// retries the first request of a connection. Over HTTP/2 it retries only requests that the server did not process.
+	// retries the first request of a connection. Over HTTP/2 it also sends a request again after some resets: see
+	// sendOver.
 	switch {
 	//defence:single-sending
 	case w.Once && k == kindEither:
