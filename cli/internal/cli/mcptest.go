@@ -39,7 +39,12 @@ type serverTrial struct {
 	Failed []string `json:"failed"`
 	// Unused are the token names that the proxy did not swap.
 	Unused []string `json:"unused"`
+	// Log has the server's last lines, if the trial failed.
+	Log []string `json:"log,omitempty"`
 }
+
+// maxLogLines bounds the lines of a server's log in a trial's result.
+const maxLogLines = 5
 
 // telemetry are hosts, or parents of hosts, that only collect usage data.
 var telemetry = []string{
@@ -198,11 +203,12 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, li
 	for _, host := range untrusting {
 		// The server accepted the CA for a host that it reached.
 		if !slices.Contains(t.Reached, host) {
-			add(&t.Failed, host+" (it does not accept CodeForge's CA, so CodeForge cannot swap for it)")
+			add(&t.Failed, host+" (the server rejects CodeForge's CA, so CodeForge cannot insert the key)")
 		}
 	}
 	for _, c := range a.Credentials {
-		if !slices.Contains(swapped, c.Name) {
+		// Without a request, no credential could be swapped.
+		if len(t.Reached) > 0 && !slices.Contains(swapped, c.Name) {
 			t.Unused = append(t.Unused, c.Name)
 		}
 	}
@@ -220,6 +226,11 @@ func (t *serverTrial) diagnose(a *catalog.API, exchanges []proxyapi.Exchange, li
 		}
 	}
 	t.OK = t.Failure == "" && len(t.Wanted) == 0 && len(t.Failed) == 0
+	if !t.OK {
+		for _, l := range lines[max(0, len(lines)-maxLogLines):] {
+			t.Log = append(t.Log, l.Text)
+		}
+	}
 }
 
 // printTrial shows the result.
@@ -247,6 +258,9 @@ func (t *serverTrial) printTrial(e *Env) {
 	}
 	if t.Failure != "" {
 		fmt.Fprintf(e.Stdout, "  %-18s %s\n", "it says", t.Failure)
+	}
+	for _, line := range t.Log {
+		fmt.Fprintf(e.Stdout, "  %-18s %s\n", "its log", safetext.OneLine(line))
 	}
 	if t.Called == "" && t.Tools > 0 {
 		fmt.Fprintln(e.Stdout, "No read-only tool without arguments was found: --tool NAME --arguments JSON calls a tool.")

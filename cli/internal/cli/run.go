@@ -26,9 +26,10 @@ func runCommand(e *Env) *cobra.Command {
 		Use: "run FILE [ARG...]", Short: "run a script as a model would, through MCP",
 		Long: `
 FILE is TypeScript, or Python if its name ends in .py. It may be - for standard
-input; -e CODE replaces it. Only this file is sent. If it imports modules beside
-it, pipe the output of deno bundle into codeforge run -. Arguments after FILE
-are Deno.args of a script in TypeScript; put -- before its flags.
+input; -e CODE replaces it. Only this file is sent. If your own script imports
+modules, pipe the output of deno bundle into codeforge run -. First read a
+model's script: deno bundle includes any file that it imports. Arguments after
+FILE are Deno.args of a script in TypeScript; put -- before its flags.
 
 The script alone sees each --file as /files/NAME. If standard input is not a
 terminal, a script that contains "stdin" or "input(" gets it. Files and standard
@@ -60,7 +61,7 @@ be run; 130 interrupted; 2 wrong command line.`,
 		if written != "" && !slices.Contains(languages, written) {
 			return usageError("--language %q%s", written, didYouMean(written, "", languages))
 		}
-		if *timeout < 0 {
+		if *timeout < 0 || *timeout == 0 && c.Flags().Changed("timeout") {
 			return usageError("--timeout %s: want a time like 30s or 2m", *timeout)
 		}
 		language := sandboxapi.Language(written)

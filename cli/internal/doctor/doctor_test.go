@@ -60,8 +60,8 @@ func TestJudgeCA(t *testing.T) {
 		"ends soon":     {ca(t, now.Add(-year), now.Add(24*time.Hour)), Warn, "expires on 2026-11-21"},
 		"ended":         {ca(t, now.Add(-year), now.Add(-time.Hour)), Fail, "expired"},
 		"not yet valid": {ca(t, now.Add(time.Hour), now.Add(year)), Fail, "valid only from"},
-		"no PEM":        {[]byte("hello"), Fail, "not a certificate"},
-		"broken":        {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Fail, "does not parse"},
+		"no PEM":        {[]byte("hello"), Fail, "is not PEM"},
+		"broken":        {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Fail, "cannot be parsed"},
 	} {
 		f := judgeCA(row.text, now)
 		if f.Status != row.want || !strings.Contains(f.Text, row.says) {

@@ -160,11 +160,11 @@ func judgeCA(text []byte, now time.Time) Finding {
 	const fix = "codeforge down, remove the folders ca-private and ca-public in the state directory, codeforge up"
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return newFailure("certificate authority", "the proxy's is not a certificate", fix)
+		return newFailure("certificate authority", "the certificate of the proxy's authority is not PEM", fix)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return newFailure("certificate authority", "the proxy's does not parse: "+err.Error(), fix)
+		return newFailure("certificate authority", "the certificate of the proxy's authority cannot be parsed: "+err.Error(), fix)
 	}
 	until := cert.NotAfter.Format("2006-01-02")
 	switch {

@@ -128,7 +128,7 @@ type FromBridge struct {
 	// Log is output of the server on its standard error, or a remark of the bridge.
 	Log string `json:"log,omitempty"`
 	// Changed means that the server's list of tools has changed.
-	Changed bool `json:"changed,omitempty"`
+	Changed bool `json:"tools_changed,omitempty"`
 	// Question is a question of the server to the user during a request.
 	Question *Question `json:"question,omitempty"`
 	// Progress is the progress of a request.

@@ -37,7 +37,7 @@ type acceptedTools struct {
 	// Server identifies the server of the definitions: see serverSubject.
 	Server string `json:"server"`
 	// Digest is the configuration with which the server last declared exactly these tools (see digestOf), or empty. With
-	// it, the tools are known after a restart, and listing them starts no server. 1076a279 wrote none.
+	// it, the tools are known after a restart, and listing them starts no server.
 	Digest string `json:"digest,omitempty"`
 	// Tools are the definitions by name, in the form that canonicalDefinition writes.
 	Tools map[string]json.RawMessage `json:"tools"`

@@ -277,9 +277,13 @@ func noAPI(host hostname.Host, cat proxyapi.Catalog) readertext.Text {
 	near := suggestHost(host, cat)
 	more, api := host.ExplainUnknown(near), ""
 	for _, p := range cat.Problems {
-		if !p.Warning && p.API != "" && near == "" {
-			more, api = "{The user can add others|apis/%API/config.json does not load: codeforge check shows why. If another "+
-				"API should have the host, add it to \"domains\" there}.", p.API
+		if p.Warning || p.API == "" {
+			continue
+		}
+		more, api = "{The user can add others|apis/%API/config.json does not load: codeforge check shows why. If another "+
+			"API should have the host, add it to \"domains\" there}.", p.API
+		if near != "" {
+			more = host.ExplainUnknown(near) + "{| apis/%API/config.json does not load: codeforge check shows why.}"
 		}
 	}
 	return readertext.NewText("%HOST is in no API{| that is loaded}. {list_apis shows the open hosts. |}"+more,
