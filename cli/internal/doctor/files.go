@@ -164,7 +164,8 @@ func judgeCA(text []byte, now time.Time) Finding {
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return newFailure("certificate authority", "the certificate of the proxy's authority cannot be parsed: "+err.Error(), fix)
+		return newFailure("certificate authority",
+			"the certificate of the proxy's authority cannot be parsed: "+err.Error(), fix)
 	}
 	until := cert.NotAfter.Format("2006-01-02")
 	switch {

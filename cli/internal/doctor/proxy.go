@@ -16,7 +16,7 @@ func checkOutside(ctx context.Context, c Config) []Finding {
 	op, _, isLocal, err := mcpclient.ConnectOperator(ctx, c.Server)
 	// The proxy knows only the APIs that it has loaded.
 	if err != nil || !isLocal || c.OwnAPIs {
-		return []Finding{newSkip("hosts", "hosts, clock and certificate authority are checked if CodeForge runs with these APIs")}
+		return []Finding{newSkip("hosts", "the proxy checks hosts, clock and certificates if CodeForge runs with these APIs")}
 	}
 	d, err := op.Diagnose(ctx, c.Offline)
 	if err != nil {
