@@ -7,8 +7,10 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/net/http2"
 )
@@ -80,12 +82,14 @@ func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, 
 	if k.hasHTTP1() && (w.Login || body) {
 		req.Close = true
 	}
-	if w.Once && body {
-		// HTTP/2 would send the body again after PROTOCOL_ERROR, but the server may have processed it.
-		req = req.WithContext(req.Context()) // the caller's request must not change
-		req.GetBody = nil
+	//defence:single-sending
+	if w.Once {
+		req = sendOnce(req)
 	}
 	resp, err := p.getTransport(w, k).RoundTrip(preventRetry(req))
+	if err != nil && errors.Is(context.Cause(req.Context()), errRepeated) {
+		err = errRepeated
+	}
 	if reset, ok := errors.AsType[http2.StreamError](err); ok && reset.Code == http2.ErrCodeHTTP11Required {
 		p.learnProtocol(req.URL.Host, protocolHTTP1)
 	}
@@ -99,6 +103,24 @@ func (p *Pool) sendOver(k connKind, req *http.Request, w Want) (*http.Response, 
 		context.AfterFunc(req.Context(), func() { _ = stream.Close() })
 	}
 	return resp, err
+}
+
+// errRepeated ends an approved request that net/http begins to send again.
+var errRepeated = errors.New("the server reset the request, which is sent only once")
+
+// sendOnce returns a request that ends with errRepeated before its head leaves a second time. Over HTTP/2, net/http
+// sends requests again after a reset with PROTOCOL_ERROR, but the server may have processed them.
+func sendOnce(req *http.Request) *http.Request {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	var left atomic.Bool
+	return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaderField: func(string, []string) { left.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) {
+			if left.Load() {
+				cancel(errRepeated)
+			}
+		},
+	}))
 }
 
 // preventRetry prevents http.Transport from sending a request again that the server may have acted on. http.Transport
@@ -128,7 +150,7 @@ func (p *Pool) chooseRoute(req *http.Request, w Want) connKind {
 	k := p.chooseProtocol(req, w)
 	// http.Transport retries a request that only reads, if its reused connection breaks before a response. It never
 	// retries the first request of a connection. Over HTTP/2 it also sends a request again after some resets: see
-	// sendOver.
+	// sendOnce.
 	switch {
 	//defence:single-sending
 	case w.Once && k == kindEither:

@@ -218,7 +218,7 @@ func TestHTTP2Ends(t *testing.T) {
 func TestHTTP11Required(t *testing.T) {
 	s := newSite(t, "h2", "http/1.1")
 	config := &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
-	addr := serveConns(t, config, func(c net.Conn) { refuseHTTP2(c.(*tls.Conn)) })
+	addr := serveConns(t, config, func(c net.Conn) { resetStreams(c.(*tls.Conn), http2.ErrCodeHTTP11Required, new(atomic.Int32)) })
 	p, w := s.pool(t)
 	p.conf.Connect = to(addr, new(atomic.Int32))
 	one := &run{t.Context()}
@@ -230,8 +230,36 @@ func TestHTTP11Required(t *testing.T) {
 	}
 }
 
-// refuseHTTP2 resets each stream with HTTP_1_1_REQUIRED, and answers HTTP/1.
-func refuseHTTP2(c *tls.Conn) {
+// TestApprovedReset: a server gets an approved request once, with a body or without, although it resets the stream with a
+// code after which net/http sends other requests again.
+// Promise: exact-approvals
+func TestApprovedReset(t *testing.T) {
+	for _, c := range []struct {
+		once bool
+		body io.Reader
+	}{{true, nil}, {true, strings.NewReader("body")}, {false, nil}} {
+		s := newSite(t, "h2")
+		var got atomic.Int32
+		config := &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2"}}
+		addr := serveConns(t, config, func(c net.Conn) { resetStreams(c.(*tls.Conn), http2.ErrCodeProtocol, &got) })
+		p, w := s.pool(t)
+		p.conf.Connect = to(addr, new(atomic.Int32))
+		w.Owner, w.Once = &run{t.Context()}, c.once
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // net/http repeats it with growing pauses
+		req, err := http.NewRequestWithContext(ctx, "DELETE", "https://example.com/", c.body)
+		testkit.Must(t, err)
+		if resp, err := p.RoundTrip(req, w); err == nil || c.once && !errors.Is(err, errRepeated) {
+			t.Errorf("approved %v: %v %v", c.once, resp, err)
+		}
+		cancel()
+		if n := got.Load(); (n == 1) != c.once {
+			t.Errorf("approved %v: sent %d times", c.once, n)
+		}
+	}
+}
+
+// resetStreams resets each stream with a code, and counts them. It answers HTTP/1.
+func resetStreams(c *tls.Conn, code http2.ErrCode, streams *atomic.Int32) {
 	defer c.Close()
 	if c.Handshake() != nil {
 		return
@@ -251,7 +279,8 @@ func refuseHTTP2(c *tls.Conn) {
 			return
 		}
 		if h, ok := frame.(*http2.HeadersFrame); ok {
-			_ = f.WriteRSTStream(h.StreamID, http2.ErrCodeHTTP11Required)
+			streams.Add(1)
+			_ = f.WriteRSTStream(h.StreamID, code)
 		}
 	}
 }
