@@ -129,8 +129,9 @@ func (s *responseStream) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// errUnread is for an answer beyond the memory for unread answers.
-var errUnread = errors.New("too many answers are unread: read them, and try again")
+// errUnread is for an answer beyond the memory for unread answers. A model must not repeat the writes of its code.
+var errUnread = errors.New("the call is done, but its answer is not sent, because too many answers are unread. " +
+	"Read them. get_run returns the result of a run: do not run its code again")
 
 // refuseAnswer ends the response without the answer. A stream that has begun just ends.
 func (s *responseStream) refuseAnswer() error {
