@@ -221,7 +221,7 @@ func TestApprovalPausesClock(t *testing.T) {
 			time.Sleep(20 * time.Second) // longer than the run may take, and than the proxy gives it on top
 			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve once"}}, nil
 		})
-		r, err := w.Do(within(t, 90), s, world.Run{Timeout: 3, Code: `const r = await fetch("https://d.wild.test/anything/notes", {method: "POST", body: "x"});
+		r, err := w.Do(within(t, 90), s, world.Run{Timeout: 6, Code: `const r = await fetch("https://d.wild.test/anything/notes", {method: "POST", body: "x"});
 console.log(r.status); await new Promise((r) => setTimeout(r, 30000));`})
 		if err != nil {
 			t.Fatal(err)

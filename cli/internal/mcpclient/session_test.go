@@ -212,17 +212,17 @@ func TestPlaces(t *testing.T) {
 	}
 	const usual = "http://127.0.0.1:1/mcp"
 	for _, c := range []struct {
-		conf                 Config
-		name, creds, connect string
-		isLocal              bool
+		conf                           Config
+		name, creds, connect, operator string
+		isLocal                        bool
 	}{
-		{Config{URL: "docker://x"}, "the container x", "", "connecting to the server in the container x", true},
-		{Config{URL: "docker://-x"}, "", "-x", "-x", false},
-		{Config{URL: "http://127.0.0.1:1/mcp"}, "http://127.0.0.1:1/mcp", "does not serve credentials", "connecting to http://127.0.0.1:1/mcp", false},
-		{Config{Socket: "/nonexistent/s"}, "this container", "run codeforge on the host", "connecting to the server in this container", true},
-		{Config{State: dir, Fallback: usual, Docker: stack("", broken)}, "", "no engine", "no engine", false},
-		{Config{State: dir, Fallback: usual, Docker: stack("stack", nil)}, "the container stack", "", "connecting to the server in the container stack", true},
-		{Config{State: dir, Fallback: usual, Docker: stack("", nil)}, usual, "no CodeForge of this folder runs", "CodeForge is not running, neither in", false},
+		{Config{URL: "docker://x"}, "the container x", "", "connecting to the server in the container x", "", true},
+		{Config{URL: "docker://-x"}, "", "-x", "-x", "-x", false},
+		{Config{URL: "http://127.0.0.1:1/mcp"}, "http://127.0.0.1:1/mcp", "does not serve credentials", "connecting to http://127.0.0.1:1/mcp", "", false},
+		{Config{Socket: "/nonexistent/s"}, "this container", "run codeforge on the host", "connecting to the server in this container", "", true},
+		{Config{State: dir, Fallback: usual, Docker: stack("", broken)}, "", "no engine", "no engine", "no engine", false},
+		{Config{State: dir, Fallback: usual, Docker: stack("stack", nil)}, "the container stack", "", "connecting to the server in the container stack", "", true},
+		{Config{State: dir, Fallback: usual, Docker: stack("", nil)}, usual, "no CodeForge of this folder runs", "CodeForge is not running, neither in", "CodeForge is not running, neither in", false},
 	} {
 		t.Setenv("PATH", "") // no docker
 		p, err := LocateServer(t.Context(), c.conf)
@@ -234,7 +234,7 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%s: Connect: %v", c.name, err)
 		}
 		_, _, ok, err := ConnectOperator(t.Context(), c.conf)
-		if ok != c.isLocal || (err != nil) != (c.name == "") {
+		if ok != c.isLocal || (err != nil) != (c.operator != "") || err != nil && !strings.Contains(err.Error(), c.operator) {
 			t.Errorf("%s: ConnectOperator: %t, %v", c.name, ok, err)
 		}
 		if _, _, err = ConnectCredentials(t.Context(), c.conf); err == nil || !strings.Contains(err.Error(), c.creds) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/userform"
 )
@@ -176,12 +177,14 @@ func TestProgress(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, run+" "+text)
 	}
+	began := time.Now()
 	res := w.send(t.Context(), "s2-r7", http.MethodPost, "/a/report", ask("half\u200b way\x1b[2J\nthere", "", 500), 0)
+	most := 2 + int(time.Since(began)/(250*time.Millisecond)) // the bridge sends at most one per pause, and the last
 	mu.Lock()
 	defer mu.Unlock()
 	const want = "s2-r7 a.report: 500 of 500: half way there"
-	if n := len(told); res.status != http.StatusOK || n == 0 || n > 4 || told[n-1] != want {
-		t.Errorf("%d reports, %q; want the last %q; the call: %s", len(told), told, want, res.body)
+	if n := len(told); res.status != http.StatusOK || n == 0 || n > most || told[n-1] != want {
+		t.Errorf("%d reports, at most %d may come, %q; want the last %q; the call: %s", n, most, told, want, res.body)
 	}
 }
 
