@@ -61,7 +61,7 @@ attack: build ## run the attacks of SECURITY.md, then again with single defences
 faults: build ## cause 25 kinds of fault while four clients run code, embedded, for FAULTS (15m)
 	@cd e2e && CODEFORGE_FAULTS=$${FAULTS:-15m} CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 90m -run TestFaults -v ./faults
 
-clients: build ## let Claude Code and Gemini CLI read what codeforge connect writes (600 MB from npm)
+clients: build ## start Claude Code, Gemini CLI, Codex and opencode with the files of codeforge connect (600 MB from npm)
 	@cd e2e && CODEFORGE_CLIENTS=1 CODEFORGE_E2E_MODE=embedded $(GO) test -count=1 -timeout 20m -run TestClientFiles -v .
 
 s3: build ## run AWS's SDK in the sandbox against an S3 server, which takes minutes to build

@@ -45,7 +45,7 @@ func TestCommandLine(t *testing.T) {
 					t.Errorf("codeforge %s shows a credential: %s", strings.Join(args, " "), where)
 				}
 			}
-			tool(0, []string{"200 HTTPBIN_TOKEN\n", "served  200 GET    https://httpbin.test/bearer", "HTTPBIN_TOKEN in header:Authorization", "1 sanitized"}, "run", "bearer.ts", "--apis", "httpbin", "--receipt")
+			tool(0, []string{"200 HTTPBIN_TOKEN\n", "served  200 GET    https://httpbin.test/bearer", "HTTPBIN_TOKEN in header:Authorization", "1 scrubbed"}, "run", "bearer.ts", "--apis", "httpbin", "--receipt")
 			if seen := w.Upstream.Seen("cli"); len(seen) != 1 || seen[0].Header.Get("Authorization") != "Bearer "+w.Canaries["HTTPBIN_TOKEN"].Value() {
 				t.Errorf("the upstream saw %d requests, want one with the credential", len(seen))
 			}

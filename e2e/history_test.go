@@ -118,7 +118,7 @@ func TestHistory(t *testing.T) {
 			kept := func() {
 				t.Helper()
 				tool(0, []string{run + " ok", "1 request httpbin", "About httpbin"}, "runs", "--grep", "zebra bearer", "--api", "httpbin", "--status", "ok", "--since", "1h")
-				out := tool(0, []string{"// About httpbin", "200 HTTPBIN_TOKEN", "zebrawort", "served  200 GET    https://httpbin.test/bearer", "HTTPBIN_TOKEN in header:Authorization", "1 sanitized"}, "runs", "show", run)
+				out := tool(0, []string{"// About httpbin", "200 HTTPBIN_TOKEN", "zebrawort", "served  200 GET    https://httpbin.test/bearer", "HTTPBIN_TOKEN in header:Authorization", "1 scrubbed"}, "runs", "show", run)
 				if strings.ContainsAny(out, "\x1b\u202e") {
 					t.Errorf("a terminal obeys it: %q", out)
 				}

@@ -118,7 +118,7 @@ func TestHeldRequest(t *testing.T) {
 	s, err := w.ConnectAs(t.Context(), &mcp.ClientOptions{
 		ElicitationHandler: func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			asked.Add(1)
-			if !strings.HasPrefix(q.Params.Message, "The MCP server notion, which code of the model has called,") {
+			if !strings.HasPrefix(q.Params.Message, "The MCP server notion, called by the model's code,") {
 				t.Errorf("the user was shown %q", q.Params.Message)
 			}
 			time.Sleep(15 * time.Second) // longer than the run and the call may take

@@ -222,7 +222,7 @@ func (o *apiOptions) askMore(ctx context.Context, in linePrompter, entry *apidir
 		o.tokens = splitList(text)
 	}
 	if len(o.surfaces) == 0 && len(o.tokens) > 0 {
-		const question = "Where requests carry it: header, header:X-Api-Key, query:key, path or body:field [header]: "
+		const question = "Place of the credential: header, header:X-Api-Key, query:key, path or body:field [header]: "
 		text, err := in.askLine(ctx, question, "--in", surfacesOf)
 		if err != nil {
 			return err

@@ -136,9 +136,12 @@ Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line.
 Commands use apis/, .env and .codeforge of the folder that CODEFORGE_HOME names,
 else of the nearest folder from here upwards that has them, else of ~/codeforge.
 
-Commands that talk to CodeForge use --url; with --state, the CodeForge there;
-else CODEFORGE_URL, the CodeForge of the state directory, the one of this folder
-in Docker (through docker exec), or http://127.0.0.1:MCP_PORT/mcp.
+Commands that talk to CodeForge use the first of these:
+  1. --url, or the CodeForge of --state
+  2. CODEFORGE_URL
+  3. the running CodeForge of the state directory
+  4. the CodeForge of this folder in Docker, through docker exec
+  5. http://127.0.0.1:MCP_PORT/mcp
 
 codeforge COMMAND --help shows more.`,
 		SilenceErrors: true, SilenceUsage: true,

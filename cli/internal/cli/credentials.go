@@ -57,7 +57,7 @@ func readCredentials(ctx context.Context, e *Env, t serverTarget) (credentialapi
 
 func printCredentials(e *Env, list []credentialapi.Credential) {
 	if len(list) == 0 {
-		fmt.Fprintln(e.Stdout, "No credential of apis/ changes: config.json or a file gives each value.")
+		fmt.Fprintln(e.Stdout, "CodeForge obtains no credential itself: config.json or a file has each value.")
 		return
 	}
 	w := tabwriter.NewWriter(e.Stdout, 0, 0, 2, ' ', 0) //nolint:mnd // two spaces between columns

@@ -33,7 +33,7 @@ func (r loadEffect) String() string {
 	case notLoaded:
 		return "The running CodeForge has not loaded it yet: codeforge check lists mistakes"
 	}
-	return "CodeForge is not running, and will load it when it is"
+	return "CodeForge is not running. It loads the API when it starts"
 }
 
 // waitForLoad waits until the running CodeForge has the newest version of an API among its active ones or, if not

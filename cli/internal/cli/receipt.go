@@ -22,7 +22,7 @@ func printReceipt(p textPainter, w io.Writer, r proxyapi.Receipt) {
 		fmt.Fprintf(w, "  and %d more exchanges\n", r.Omitted)
 	}
 	c := r.Count
-	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d sanitized, %d redacted; %d bytes up, %d down\n",
+	fmt.Fprintf(w, "  %s: %d denied, %d failed; %d swapped, %d scrubbed, %d redacted; %d bytes up, %d down\n",
 		countNoun(c.Exchanges, "exchange"), c.Denied, c.Failed, c.Swapped, c.Sanitized, c.Redacted, c.BytesUp, c.BytesDown)
 	if r.Audit != "" {
 		fmt.Fprintf(w, "  audit %s\n", safetext.OneLine(r.Audit))
@@ -68,7 +68,7 @@ func exchangeLine(p textPainter, x proxyapi.Exchange) string {
 		changes = append(changes, fmt.Sprintf("%d more names", x.Unlisted))
 	}
 	if x.Sanitized > 0 {
-		changes = append(changes, fmt.Sprintf("%d sanitized", x.Sanitized))
+		changes = append(changes, fmt.Sprintf("%d scrubbed", x.Sanitized))
 	}
 	if x.Redacted > 0 {
 		changes = append(changes, fmt.Sprintf("%d redacted", x.Redacted))

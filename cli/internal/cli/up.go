@@ -224,7 +224,7 @@ func printOutcome(e *Env, r startOutcome, asJSON bool) error {
 		fmt.Fprintf(e.Stdout, "CodeForge is already running (process %d, since %s).\n",
 			r.Running.PID, r.Running.Started.Format("2006-01-02 15:04:05 MST"))
 		if r.Running.Version != version.Version {
-			fmt.Fprintf(e.Stdout, "It is %s, and this is %s: codeforge down, and then codeforge up, starts this one.\n",
+			fmt.Fprintf(e.Stdout, "It has version %s, and this command %s. To switch: codeforge down, then codeforge up.\n",
 				safetext.OneLine(r.Running.Version), version.Version)
 		}
 		printConnect(e, accessOf(*r.Running))

@@ -47,7 +47,7 @@ func TestSecondUp(t *testing.T) {
 	said := make([]byte, 4096)
 	if n, _ := read.Read(said); !strings.Contains(string(said[:n]), "is already running (process 7") {
 		t.Errorf("it says %q", said[:n])
-	} else if !strings.Contains(string(said[:n]), "It is 1.2, and this is dev: codeforge down, and then") {
+	} else if !strings.Contains(string(said[:n]), "It has version 1.2, and this command dev. To switch: codeforge down, then") {
 		t.Errorf("it does not say that another version runs: %q", said[:n])
 	}
 	select {

@@ -19,5 +19,5 @@ func checkAlarms(ctx context.Context, c Config) []Finding {
 		return nil
 	}
 	return []Finding{newWarning("alarms", fmt.Sprintf("%d sessions are frozen, because their code was about to send a "+
-		"canary or a credential", len(frozen)), "codeforge alarms lists them, codeforge unfreeze lets them go on")}
+		"canary or a credential", len(frozen)), "see codeforge alarms; codeforge unfreeze lets a session run code again")}
 }

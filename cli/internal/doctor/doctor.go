@@ -1,12 +1,12 @@
 // Package doctor checks all that CodeForge needs on this machine, and explains how to fix problems.
 //
-// It changes nothing. If embedded mode can run, it starts a temporary CodeForge without APIs, runs a line of code in it
-// and stops it. If CodeForge runs, its proxy makes one HEAD request, without a credential, to each host of an active
-// API.
+// It leaves the user's files as they are. If embedded mode can run, it starts a temporary CodeForge without APIs, runs
+// a line of code in it and stops it. If CodeForge runs, its proxy makes one HEAD request, without a credential, to each
+// host of an active API, and to each server that gives the API credentials.
 //
-// Attack instead tries every attack that needs no hostile server on the user's running CodeForge. These attacks reach
-// no API and use no credential. They use names below .invalid, which have no owner (RFC 2606), addresses reserved for
-// documentation, and the machine itself.
+// RunAttacks instead tries every attack that needs no hostile server on the user's running CodeForge. These attacks
+// reach no API and use no credential. They use names below .invalid, which have no owner (RFC 2606), addresses reserved
+// for documentation, and the machine itself.
 package doctor
 
 import (

@@ -16,7 +16,7 @@ func mcpServers(ctx context.Context, c Config) []Finding {
 		return nil
 	}
 	list, err := mcpclient.ListServers(ctx, c.Server, place)
-	if err != nil || len(list) == 0 { // running has already reported a server that does not answer
+	if err != nil || len(list) == 0 { // checkRunning has already reported a server that does not answer
 		return nil
 	}
 	return serverFindings(list)

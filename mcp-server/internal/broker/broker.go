@@ -170,7 +170,7 @@ func (b *Broker) KnownTools(name string) (tools []toolsignature.Tool, known bool
 	return s.callableTools(s.tools), s.known
 }
 
-// LearnTools is Tools, but asks the server if the tools are unknown. The error is a sentence for a model.
+// LearnTools is KnownTools, but asks the server if the tools are unknown. The error is a sentence for a model.
 func (b *Broker) LearnTools(ctx context.Context, name string) ([]toolsignature.Tool, error) {
 	s := b.findServer(name)
 	if s == nil {

@@ -76,7 +76,7 @@ func (b *Broker) settleCall(i *serverInstance, id uint64, r callState) {
 		i.abandoned = append(i.abandoned, call.Run)
 	}
 	b.mu.Unlock()
-	// The list that over sent still had this call, because the server had not settled yet.
+	// The list that reportCallEnd sent still had this call, because the server had not settled yet.
 	if call.GivenUp {
 		b.parts.Go(func() { _ = i.sendCalls(b.ctx) }) // the next call sends the list again
 	}

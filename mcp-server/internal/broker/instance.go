@@ -285,7 +285,7 @@ func (i *serverInstance) waitForConnection(ctx context.Context) *callFailure {
 }
 
 // sendAndWait sends a request and waits for its answer. If ctx ends, the request is cancelled, and settled gets the
-// server's state later in the background. Otherwise settled is called before ask returns.
+// server's state later in the background. Otherwise settled is called before sendAndWait returns.
 func (i *serverInstance) sendAndWait(ctx context.Context, method string, params any,
 	settled func(callState)) (json.RawMessage, *callFailure) {
 	if ctx.Err() != nil {

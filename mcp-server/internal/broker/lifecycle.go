@@ -42,7 +42,7 @@ func (b *Broker) startInstance(s *configuredServer, key string) *serverInstance 
 
 // letGo releases an instance after a call. A server that hangs is stopped. A server that may still work on a cancelled
 // call gets no new calls. If it keeps state for a session or run, it gets calls until the cancelled call's run is over:
-// see clear.
+// see sweepOnce.
 func (b *Broker) letGo(i *serverInstance, r callState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

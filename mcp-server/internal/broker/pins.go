@@ -32,7 +32,7 @@ type acceptedStore struct {
 	said   map[string]string         // by server: the last reported list of held tools
 }
 
-// acceptedTools is the content of one file of pins.dir: the accepted tools of one server.
+// acceptedTools is the content of one file of acceptedStore.dir: the accepted tools of one server.
 type acceptedTools struct {
 	// Server identifies the server of the definitions: see serverSubject.
 	Server string `json:"server"`
@@ -249,8 +249,8 @@ func digestOfTools(tools []*declaredTool) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// ApproveTools accepts the tools of a server that Review has shown. The digest identifies the list that was shown, so
-// that later additions are not accepted.
+// ApproveTools accepts the tools of a server that ReviewTools has shown. The digest identifies that list, so later
+// additions are not accepted.
 func (b *Broker) ApproveTools(ctx context.Context, name, digest string) error {
 	r, err := b.ReviewTools(ctx, name)
 	if err != nil {
@@ -272,7 +272,7 @@ func (b *Broker) ApproveTools(ctx context.Context, name, digest string) error {
 		tools[i] = &accepted
 	}
 	b.mu.Unlock()
-	// Compared again: the server may have listed other tools after Review returned.
+	// Compared again: the server may have listed other tools after ReviewTools returned.
 	if digestOfTools(tools) != digest {
 		return errors.New("the tools have changed again since they were shown: look at them again")
 	}

@@ -29,7 +29,7 @@ func (b *Broker) sessionOfRun(run string) (string, bool) {
 	return b.sessionOfRunLocked(run)
 }
 
-// sessionOfRunLocked is session for a caller that holds the lock.
+// sessionOfRunLocked is sessionOfRun for a caller that holds the lock.
 func (b *Broker) sessionOfRunLocked(run string) (string, bool) {
 	if session, ok := b.cfg.Session(run); ok {
 		return session, true

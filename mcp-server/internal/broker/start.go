@@ -79,7 +79,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *serverInstance) (Slot, error)
 		case errors.Is(err, ErrNotInstalled):
 			return nil, &callFailure{
 				code: packageMissing, message: s.spec.Package + " is not installed", unsent: true,
-				hint: "It was installed, and has gone since: call again.",
+				hint: "CodeForge had installed the package, but its files are missing now: call again.",
 			}
 		case !errors.Is(err, ErrFull):
 			return nil, err

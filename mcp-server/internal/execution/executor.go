@@ -87,7 +87,7 @@ type Sources struct {
 	Pins func(python bool) (map[string]string, error)
 }
 
-// TenantSources is one of several clients, with separate sources.
+// TenantSources is a tenant with its sources.
 type TenantSources struct {
 	*tenant.Tenant
 	Sources
@@ -96,7 +96,7 @@ type TenantSources struct {
 // Executor executes runs. It is safe for concurrent use.
 type Executor struct {
 	cfg  Config
-	runs sync.Map // the active of each run, by the run's ID, while it runs
+	runs sync.Map // the *activeRun of each run in progress, by its ID
 }
 
 type activeRun struct {

@@ -75,8 +75,8 @@ type Login struct {
 type Guard struct {
 	hosts  []string
 	token  [sha256.Size]byte
-	has    bool // a token is required
-	needs  bool // one is required
+	has    bool // the operator has a token
+	needs  bool // requests need the operator's token or a tenant's
 	tenant func(token string) (name string, own http.Handler)
 	page   string
 	form   string // Config.LoginPage

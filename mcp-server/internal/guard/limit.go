@@ -11,8 +11,8 @@ import (
 // without an admitted request. So a client without the token cannot keep out clients with the token.
 //
 // If every connection has had an admitted request, new ones wait. A tenant has at most half of the places. A connection
-// loses its place with a request that is not admitted, because its token may have been revoked. Limit needs ConnContext
-// in the http.Server, and Guard.SplitRequests.
+// loses its place with a request that is not admitted, because its token may have been revoked. LimitConns needs
+// ConnContext in the http.Server, and Guard.SplitRequests.
 func LimitConns(l net.Listener, most int) net.Listener {
 	return &limitedListener{Listener: l, room: make(chan struct{}, most), closed: make(chan struct{}),
 		tenants: map[string]int{}}
@@ -136,7 +136,7 @@ func (l *limitedListener) addConns(tenant string, by int) {
 func (c *limitedConn) admitConn(tenant string) bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	// evict has already given the place to another connection.
+	// evictStranger has already given the place to another connection.
 	if c.gone {
 		return false
 	}

@@ -74,10 +74,11 @@ func showRequest(h approvalapi.HeldRequest) string {
 	var b strings.Builder
 	who := "Code that the model wrote"
 	if h.Server != "" {
-		who = "The MCP server " + safetext.OneLine(h.Server) + ", which code of the model has called,"
+		who = "The MCP server " + safetext.OneLine(h.Server) + ", called by the model's code,"
 	}
-	fmt.Fprintf(&b, "%s wants to send this request (%s). The API %s asks you about it: %s. "+
-		"Token names in it are replaced by your credentials. All of it is shown, %d bytes of body:\n",
+	fmt.Fprintf(&b, "%s wants to send this request (%s). A rule or limit of the API %s requires your approval: %s. "+
+		"If you approve, CodeForge replaces token names with your credentials. This is the whole request, with %d bytes "+
+		"of body:\n",
 		who, h.ID, safetext.OneLine(h.API), safetext.OneLine(h.Rule), len(h.Body))
 	writeBlock(&b, h.Method+" "+h.URL, h.Headers, h.Body)
 	return b.String()

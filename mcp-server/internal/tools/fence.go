@@ -21,7 +21,8 @@ var fenceLanguages = map[string]sandboxapi.Language{
 
 // removeFence returns the code inside a Markdown fence, with its line numbers kept, and the word after the opening
 // fence. Code is fenced only if its first and last lines are fences and no other line starts with one. Python rejects
-// such a text, and TypeScript ends it with a TypeError at once. So unfence never changes a program that works.
+// such a text, and TypeScript ends it with a TypeError at once. So removeFence never changes a program that
+// works.
 func removeFence(code string) (inside, tag string, fenced bool) {
 	lines := strings.Split(strings.TrimRight(code, " \t\r\n"), "\n")
 	first := 0

@@ -78,8 +78,8 @@ func (s *Surface) askPlan(ctx context.Context, p *approvalapi.Plan, ask userform
 // planForm returns the question about a plan. It returns false if the plan is too long to be shown.
 func planForm(p approvalapi.Plan) (userform.Question, bool) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Code that the model wrote would send these %d requests. Token names in them are replaced by your "+
-		"credentials. All of it is shown:\n", p.Writes)
+	fmt.Fprintf(&b, "Code that the model wrote wants to send these %d requests. If you approve, CodeForge replaces token "+
+		"names with your credentials. This is the whole plan:\n", p.Writes)
 	if p.Ended != "" {
 		fmt.Fprintf(&b, "\nThe plan is incomplete. %s\n", safetext.OneLine(p.Ended))
 	}

@@ -53,7 +53,7 @@ type loadFailure struct{ Name, Reason string }
 var place = regexp.MustCompile(`at file://[/\w-]*?(/skills/[\w-]{1,64}\.ts:\d+:\d+)`)
 
 // reportBroken reports problems of skills that were just written. A separate run loads the skills in the sandbox
-// without executing them. If that run fails, remarks says only what it can tell without it.
+// without executing them. If that run fails, the remarks lack its results.
 func (s *Surface) reportBroken(ctx context.Context, r execution.RunRequest, changes []skill.SkillChange) []string {
 	var typescript, python []string
 	for _, c := range changes {

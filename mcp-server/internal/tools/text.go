@@ -64,7 +64,7 @@ await mcp.github.$tools() has their schemas; also $resources(), $read(uri), $pro
 the bare result. A second argument may hold {timeout: ms, signal}.
 `
 
-// guideInput is the input of guide: this system and its settings.
+// guideInput is the input of guideText: this system and its settings.
 type guideInput struct {
 	catalog  proxyapi.Catalog
 	readOnly bool

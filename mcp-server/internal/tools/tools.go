@@ -227,9 +227,9 @@ func frozenNote(a operatorapi.Alarm) readertext.Text {
 				"codeforge status names the cause}.")
 	}
 	return readertext.NewText(
-		"Frozen: code of this session was about to send %WHAT to %HOST. Stealing code does that, so its "+
-			"run was ended{ and this session runs no more code. Do not retry or work around it: tell the user, who alone can "+
-			"end this with codeforge unfreeze|, and so is each later run of the session. To end that: "+
+		"Frozen: code of this session tried to send %WHAT to %HOST, as code that steals keys would. CodeForge ended the "+
+			"run{. This session runs no more code. Do not retry or work around it: tell the user. Only the user can let the "+
+			"session run code again, with codeforge unfreeze|, and refuses later runs of the session. To allow them: "+
 			"codeforge unfreeze %SESSION}.", "%WHAT", a.DescribeSecret(), "%HOST", safetext.OneLine(a.Host), "%SESSION",
 		a.Session)
 }

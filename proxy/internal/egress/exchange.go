@@ -18,8 +18,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// exchange is one request and response. It has what many steps share. The state of a feature is a type in the feature's
-// file, whose methods take all else as arguments.
+// exchange is one request and response. It has the values that many steps share. The state of a feature is a type in
+// the feature's file, whose methods take all other values as arguments.
 type exchange struct {
 	*Egress
 	ctx     context.Context // has the exchange's account of the memory budget

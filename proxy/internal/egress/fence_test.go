@@ -276,7 +276,7 @@ func TestReloadTells(t *testing.T) {
 			hints = append(hints, h.VoiceText().Model)
 		}
 		slices.Sort(hints)
-		const what = " " + demoHost + ": was cut off, because the user changed a credential or an API meanwhile. Send it again if it only reads; a write may have been carried out."
+		const what = " " + demoHost + ": was cut off, because the user changed a credential or an API. If it only reads, send it again. A write may already have taken effect."
 		if want := []string{"GET" + what, "POST" + what}; !slices.Equal(hints, want) {
 			t.Errorf("h2=%t:\n got %q\nwant %q", h2, hints, want)
 		}

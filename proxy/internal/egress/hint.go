@@ -137,8 +137,8 @@ func hintRejected(n *receipt.Note, w *responseWriter, snap *reload.Snapshot, api
 	case len(put) > 0:
 		why := ", so it is probably wrong or expired, or lacks rights{: only the user can change that|}."
 		if w.status == http.StatusUnauthorized {
-			why = ": the API may want it in another place or with another scheme, or it is wrong or expired{, which only the " +
-				"user can change|}."
+			why = ". Either it is wrong or expired{, which only the user can change|}, or the API wants it in another place " +
+				"or with another scheme."
 		}
 		return []proxyapi.Hint{newHint(proxyapi.HintRejected, n.Host,
 			readertext.NewText("answered %STATUS. The credential of %PUT"+why,
@@ -174,7 +174,7 @@ func hintUnanswered(host string, began time.Time) []proxyapi.Hint {
 // hintUnknownName returns the hint for a word that stands in a credential's place and looks like a token name, but is
 // not one. The hint does not repeat the word, because the sandbox chose it.
 func hintUnknownName(host catalog.Host, c *catalog.Catalog, run policy.Run) proxyapi.Hint {
-	text := "Where the credential goes there is a word that looks like a token name but is not one."
+	text := "In the credential's place is a word that looks like a token name but is not one."
 	for _, a := range c.ListHolders(host) {
 		if run.IsClosed() && !run.CanUse(a.Name) {
 			continue
@@ -208,7 +208,7 @@ func explainCode(code string) string {
 		return "The request was plain http; use https. {The user can allow plain http for the API %API|To allow plain " +
 			"http, set \"allow_http\" in apis/%API/config.json}."
 	case swap.CodeOther:
-		return "It belongs to the API %API, which is not the host's or not one of this run's; its hosts are: %HOSTS."
+		return "It belongs to the API %API, which lacks this host or is not in this run. The hosts of %API are: %HOSTS."
 	}
 	return "Its places are: %IN."
 }

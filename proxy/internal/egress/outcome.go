@@ -102,9 +102,8 @@ func (a *upstreamAnswer) setOutcome(n *receipt.Note, p any, ctx, run context.Con
 		n.Outcome, n.Code, n.Cause = proxyapi.OutcomeAborted, abortCode(a.cut), nil
 		if n.Code == codeReloaded {
 			n.Hints = append(n.Hints, newHint(codeReloaded, n.Host,
-				readertext.NewText("was cut off, because {the user changed a "+
-					"credential or an API meanwhile|a credential or an API was changed meanwhile}. Send it again if it only reads; "+
-					"a write may have been carried out.")))
+				readertext.NewText("was cut off, because {the user changed a credential or an API|the configuration changed}. "+
+					"If it only reads, send it again. A write may already have taken effect.")))
 		}
 		return true
 	case a.bodyErr != nil:

@@ -432,7 +432,7 @@ func TestRejectedHints(t *testing.T) {
 		status            int
 		auth, want, limit string
 	}{
-		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in header:Authorization: the API may want it in another place", ""},
+		{401, "Bearer " + tokenName, "GET " + demoHost + ": answered 401. The credential of " + tokenName + " was put in header:Authorization. Either it is wrong or expired", ""},
 		{403, tokenName, "GET " + demoHost + ": answered 403. The credential of " + tokenName + " was put in header:Authorization, so it is probably wrong or expired, or lacks rights", ""},
 		{401, "", "the request had no token name. The API demo has " + tokenName, ""},
 		{401, "Bearer something", "the request had no token name. The API demo has " + tokenName, ""},
@@ -479,7 +479,7 @@ func TestSecondHeader(t *testing.T) {
 		"the example":          {demoAPI(""), []string{"Authorization", "Apikey"}, 1, `both in its "in", e.g. ["header:Authorization", "header:apikey"].`, ""},
 		"words as a header":    {demoAPI(""), []string{"Ignore-All-Rules", "Zzz"}, 1, fmt.Sprintf(second, "another header"), "gnore"},
 		"one declared":         {in(`"header:Authorization"`), []string{"Authorization", "Apikey"}, 1, `The API demo declares it for: header:Authorization.`, "second time"},
-		"both declared":        {in(`"header:Authorization", "header:apikey"`), []string{"Authorization", "Apikey"}, 2, "was put in header:Authorization and header:Apikey: the API", "second time"},
+		"both declared":        {in(`"header:Authorization", "header:apikey"`), []string{"Authorization", "Apikey"}, 2, "was put in header:Authorization and header:Apikey. Either", "second time"},
 		"declared, other case": {in(`"header:AUTHORIZATION", "header:ApiKey"`), []string{"authorization", "apikey"}, 2, "", "second time"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (m *Minter) ObtainValue(ctx context.Context, c catalog.Credential) (string,
 	return m.obtainCurrent(ctx, c)
 }
 
-// obtainCurrent is Value, but also returns the secret of a key that signs.
+// obtainCurrent is ObtainValue, but also returns the secret of a key that signs.
 func (m *Minter) obtainCurrent(ctx context.Context, c catalog.Credential) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -338,7 +338,7 @@ func (m *Minter) storeAndPublish(s *credentialState, serial int, next storedToke
 func (m *Minter) saveValue(s *credentialState, serial int, next storedToken, commit func(storedToken) error) error {
 	m.storing.Lock()
 	defer m.storing.Unlock()
-	// Check under storing: Logout and Configure also hold it while they change the folder.
+	// Check under storing: ForgetLogin and Configure also hold it while they change the folder.
 	m.mu.Lock()
 	late := s.gone || s.serial != serial
 	m.mu.Unlock()

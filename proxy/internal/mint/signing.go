@@ -40,7 +40,7 @@ var signatureErrors = map[error]*Error{
 // that swap does not replace it. allowed are the credentials that the request may use. Nil means that the request asks
 // for no signature.
 //
-// Call ClaimSigner before anything is swapped, and Sign after all other changes.
+// Call ClaimSigner before anything is swapped, and SignRequest after all other changes.
 func ClaimSigner(req *http.Request, allowed []catalog.Credential) *catalog.Credential {
 	for i, c := range allowed {
 		claimed := false
@@ -63,7 +63,7 @@ func claimAWS(req *http.Request, name string) bool {
 	if !asks || asked != name || len(req.Header["Authorization"]) != 1 {
 		return false
 	}
-	// Sign checks the algorithm, so the first word stays. The session token is invented by an SDK.
+	// SignRequest checks the algorithm, so the first word stays. The session token is invented by an SDK.
 	word, _, _ := strings.Cut(strings.TrimSpace(req.Header.Get("Authorization")), " ")
 	req.Header.Set("Authorization", word)
 	req.Header.Del("X-Amz-Security-Token")

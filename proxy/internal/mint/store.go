@@ -117,7 +117,8 @@ func (s *tokenStore) filePath(name string) (string, error) {
 	return filepath.Join(s.dir, name+".json"), nil
 }
 
-// readState returns the stored state of a credential, of any configuration. Without a file it returns the zero kept.
+// readState returns the stored state of a credential, of any configuration. Without a file it returns the zero
+// storedToken.
 func (s *tokenStore) readState(name string) (storedToken, error) {
 	path, err := s.filePath(name)
 	if err != nil {

@@ -112,9 +112,8 @@ func joinPath(segments []string) string {
 	return b.String()
 }
 
-// findServer returns the run's active server with this name, or the only one whose name is this identifier (with _ for
-// each
-// -). Otherwise it returns nil.
+// findServer returns the run's active server with this name. Otherwise it returns the only server whose name becomes
+// this identifier if each - is replaced with _, or nil.
 func (r Rules) findServer(run Run, name string) *catalog.API {
 	if a := r.Catalog.API(name); a != nil && canCall(run, a) {
 		return a

@@ -268,7 +268,7 @@ func (q *quotedNames) scanText(text []byte) error {
 
 func (q *quotedNames) scanEnd() error { return nil }
 
-// unescapeJSON removes the escapes of JSON, as decode removes those of a form.
+// unescapeJSON removes the escapes of JSON, as decodeEscapes removes those of a form.
 func unescapeJSON(text []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)

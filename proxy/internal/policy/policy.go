@@ -146,7 +146,7 @@ type Verdict struct {
 	// that only YOLO_MODE allows.
 	APIs []*catalog.API
 
-	named string // the APIs that the hint names, as names joins them
+	named string // the APIs that the hint names, as joinNames joins them
 }
 
 // Decide judges a request. Use Verdict.ForRun on the result before you show it to the run.

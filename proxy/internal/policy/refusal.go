@@ -54,8 +54,8 @@ var refusals = map[string]refusalText{
 	CodeOperationUnknown: {http.StatusForbidden, "This API has no such operation.",
 		"The API %API permits only the operations of its document. {list_apis with query finds them|codeforge api search " +
 			"finds them; \"only\" in apis/%API/config.json decides this}."},
-	CodeRuleRefused: {http.StatusForbidden, "No rule of this API permits the request.",
-		"The API %API permits what its rules say. {The user can change them|\"rules\" in apis/%API/config.json are these}."},
+	CodeRuleRefused: {http.StatusForbidden, "The rules of this API do not permit the request.",
+		"{The user can change the rules of the API %API|\"rules\" in apis/%API/config.json lists them}."},
 	CodeRuleUnreadable: {http.StatusForbidden, "The rules of this API cannot be applied to the request.",
 		"The API %API decides by fields of the body. Send them once, as JSON or a form of at most 256 KiB, and a GraphQL " +
 			"document as text."},
@@ -73,7 +73,7 @@ var refusals = map[string]refusalText{
 	CodeApprovalUnseen: {http.StatusRequestEntityTooLarge, "The request cannot be shown for approval.",
 		"The API %API has a rule that asks a person. Send a body of at most 256 KiB of text, and no WebSocket."},
 	CodeApprovalStale: {http.StatusConflict, "The configuration changed while the request waited.",
-		"It was not sent. Run the code again."},
+		"The request was not sent. Run the code again."},
 	CodeStateUnavailable: {http.StatusServiceUnavailable, "The proxy cannot reach its database.",
 		"The request was not sent, because the API %API has a limit, or a rule that asks a person. Requests that " +
 			"need neither still leave. Try again in a few seconds."},
@@ -85,7 +85,8 @@ var refusals = map[string]refusalText{
 	CodePlanStale: {http.StatusConflict, "The configuration has changed since the dry run.", "Run it again."},
 	CodeAuditUnavailable: {http.StatusServiceUnavailable,
 		"The ledger cannot be written, so writes may not leave.",
-		"It was not sent. {The user can see why|See why}: codeforge doctor, or the log (AUDIT=required).{ Do not retry.|}"},
+		"The request was not sent. {The user can see why|See why}: codeforge doctor, or the log (AUDIT=required)." +
+			"{ Do not retry.|}"},
 	CodeUpgradeRefused: {http.StatusForbidden, "The protocol upgrade is refused.",
 		"Only WebSocket is allowed, requested with GET over HTTP/1.1; new WebSocket() does that."},
 	CodeOverrideUnseen: {http.StatusForbidden,
@@ -97,10 +98,10 @@ var refusals = map[string]refusalText{
 	CodeRedactedHost: {http.StatusForbidden, "The host name contains a redacted string.",
 		"A string that {the user keeps|you keep} out of requests (REDACTING_STRINGS) cannot be replaced in a host name. " +
 			"Use another host."},
-	CodeLoginNeeded: {http.StatusForbidden, "The login of %NAME has ended or is missing.",
+	CodeLoginNeeded: {http.StatusForbidden, "The login for %NAME has expired or does not exist.",
 		"{The user can renew it|Renew it}: codeforge login %NAME.{ Do not retry.|}"},
 	CodeTokenUnavailable: {http.StatusServiceUnavailable, "The token server of %NAME cannot be reached, or gave no token.",
-		"It was not sent. {The user can see why|See why}: codeforge credentials."},
+		"The request was not sent. {The user can see why|See why}: codeforge credentials."},
 	CodeSecretUnavailable: {http.StatusServiceUnavailable, "%NAME has not been supplied.",
 		"{The user can run|Run}: codeforge secrets."},
 	CodeNotSignable: {http.StatusBadRequest, "The request cannot be signed with %NAME.",

@@ -76,7 +76,7 @@ func HasOnlyQueries(q Request, holders []*catalog.API) bool {
 func refuseRule(api string, rules []catalog.Rule, rule *catalog.Rule, q Request) Verdict {
 	v := buildRefusal(CodeRuleRefused, q.Host, api)
 	if rule != nil {
-		return v.extendHint("", " It is refused by: "+rule.String()+".")
+		return v.extendHint("", " This rule refuses the request: "+rule.String()+".")
 	}
 	var allowed []string
 	for _, r := range rules {

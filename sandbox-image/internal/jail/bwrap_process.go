@@ -28,8 +28,8 @@ type bwrapProcess struct {
 	outer     *os.Process
 	info      *os.File // bubblewrap's info pipe
 	main      int
-	// mounts keeps the sandbox's mount namespace open. Check sets it. The kernel takes half a millisecond to tear the
-	// namespace down, and the end of a run must not wait for that.
+	// mounts keeps the sandbox's mount namespace open. CheckConfinement sets it. The kernel takes half a millisecond to
+	// tear the namespace down, and the end of a run must not wait for that.
 	mounts *os.File
 
 	initKnown chan struct{} // closed when init is set, or bubblewrap ended without reporting it

@@ -178,7 +178,7 @@ func (t *containerProcess) LinkSkills(names []string) error {
 	return linkSkills(filepath.Join(t.jail.slotDir(t.slot), SkillDir), SkillsDir, names)
 }
 
-// Kill implements Process. wait kills the user's other processes.
+// Kill implements Process. waitForEnd kills the user's other processes.
 func (t *containerProcess) Kill() { _ = t.root.Kill() }
 
 func (t *containerProcess) CheckConfinement() error {

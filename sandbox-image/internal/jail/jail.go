@@ -3,8 +3,8 @@
 // kernel, and ends the program.
 //
 // There are two jails. In Docker the container is the boundary, and a slot is a uid in it. Embedded, each interpreter
-// has a separate bubblewrap sandbox in the slot's network namespace. Both guarantee that Check succeeds before any code
-// is sent, and that no process of the slot is left when DoneSignal is closed.
+// has a separate bubblewrap sandbox in the slot's network namespace. Both guarantee that CheckConfinement succeeds
+// before any code is sent, and that no process of the slot is left when DoneSignal is closed.
 package jail
 
 import (
@@ -93,7 +93,7 @@ type Jail interface {
 	// reason why Python cannot start.
 	PreparePython() error
 	// StartServer starts the program of an MCP server, without a gate. The caller still owns stdio, and sends the program
-	// no input before Check has succeeded.
+	// no input before CheckConfinement has succeeded.
 	StartServer(Server, Stdio) (Process, error)
 	// PrepareInstall makes Servers.InstallFolder for a slot, empty and writable for the slot. ShareInstall lets sandboxd
 	// read all of that folder; call it when no process of the slot is left. ClearInstall removes the folder.
@@ -122,9 +122,9 @@ type Process interface {
 	// OutFolder returns the path of OutDir as sandboxd sees it. Only this slot's processes can write to that folder, and
 	// they cannot replace it.
 	OutFolder() string
-	// MainPID returns the pid of the interpreter, 0 before Check.
+	// MainPID returns the pid of the interpreter, 0 before CheckConfinement.
 	MainPID() int
-	// Memory returns the memory of all processes of the slot, in bytes. Valid after Check.
+	// Memory returns the memory of all processes of the slot, in bytes. Valid after CheckConfinement.
 	Memory() int64
 	// RemovedBytes returns the bytes of removed files that the slot's processes still have open on a device.
 	RemovedBytes(device uint64) int64
@@ -132,7 +132,7 @@ type Process interface {
 	CountWritten(dir string, since time.Time, enough int64) quota.FileCount
 	// HomeBytes returns the bytes in a server's home if the kernel does not bound it, else 0.
 	HomeBytes() int64
-	// Kill kills every process of the slot. Done is closed some time later.
+	// Kill kills every process of the slot. DoneSignal is closed some time later.
 	Kill()
 	// DoneSignal is closed when no process of the slot is left.
 	DoneSignal() <-chan struct{}
@@ -165,7 +165,7 @@ func ClearSlot(leftover error, remove func() error) error {
 type Compiler interface {
 	// Memory returns the compiler's memory, in bytes.
 	Memory() int64
-	// Kill kills the compiler. Done is closed some time later.
+	// Kill kills the compiler. DoneSignal is closed some time later.
 	Kill()
 	// DoneSignal is closed when the compiler has ended.
 	DoneSignal() <-chan struct{}
