@@ -37,7 +37,7 @@ func TestStatements(t *testing.T) {
 		t.Errorf("docs/guides/approvals.md has another size of a form than %s,000 bytes", m)
 	}
 	statuses := matches("(?m)^\\| `[a-z_]+` \\| (\\d{3}) \\|", document(t, "docs/reference/refusal-codes.md"))
-	guide := document(t, "mcp-server/internal/tools/text.go")
+	guide := document(t, "mcp-server/internal/tools/guide.tmpl")
 	if want := "with a status from " + slices.Min(statuses) + " to " + slices.Max(statuses); !strings.Contains(guide, want) {
 		t.Errorf("get_instructions does not say %q", want)
 	}

@@ -297,8 +297,10 @@ func (s *Surface) getInstructions(_ context.Context, req *mcp.CallToolRequest) (
 	}
 	cat := s.publicCatalog()
 	return textResult(guideText(guideInput{
-		catalog: cat, readOnly: s.cfg.Skills.IsReadOnly(), private: s.hasPrivateRuns(), skills: s.skillLines(),
-		python: s.pythonReport(), folders: s.folderLine(),
-		limit: s.cfg.OutputLimit, usual: s.cfg.TimeoutDefault, most: s.cfg.TimeoutMax, after: s.cfg.AnswerAfter,
+		YOLO: cat.YOLO, Servers: hasServers(cat), ReadOnly: s.cfg.Skills.IsReadOnly(), Private: s.hasPrivateRuns(),
+		Skills: s.skillLines(), Folders: s.folderLine(), Python: describePython(s.pythonReport()),
+		Limit: s.cfg.OutputLimit, Preview: previewLength, MaxFile: sandboxapi.MaxFile >> 20,
+		Usual: int(s.cfg.TimeoutDefault.Seconds()), Most: int(s.cfg.TimeoutMax.Seconds()),
+		After: int(s.cfg.AnswerAfter.Seconds()),
 	})), nil
 }

@@ -199,8 +199,8 @@ func (r runRendering) explainMissingModule(module string) readertext.Text {
 		"%MODULE", top, "%THERE", there, "%ADD", r.python.Add)
 }
 
-// pythonGuide returns the guide's part about Python.
-func pythonGuide(p sandboxapi.Python) string {
+// describePython returns the version of Python and its HTTP libraries, or "".
+func describePython(p sandboxapi.Python) string {
 	if p.Version == "" {
 		return ""
 	}
@@ -211,10 +211,5 @@ func pythonGuide(p sandboxapi.Python) string {
 	if slices.Contains(p.Packages, "httpx") {
 		with += " and httpx"
 	}
-	return fmt.Sprintf(`## Python
-With "language": "python" the code is one module of Python %s%s, and print() shows. All else is the same.
-mcp.github.create_issue(title="x"), or await mcp.aio.github...; parallel([functions]) gives {status, value, reason} too;
-stash; mcp.github["$read"](uri). Skills: /skills/<name>.py with a docstring, used by "from skills import <name>".
-
-`, p.Version, with)
+	return p.Version + with
 }
