@@ -45,14 +45,12 @@ func Find(document []byte, pointer string) (string, error) {
 		return "", err
 	}
 	for step := range strings.SplitSeq(pointer[1:], "/") {
-		// ~1 first: the other order would turn ~01 into / (RFC 6901, section 4).
-		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
 		if text, ok := at.(string); ok {
 			if at, err = parseDocument([]byte(text)); err != nil {
 				return "", ErrMissing
 			}
 		}
-		if at = childAt(at, step); at == nil {
+		if at = ChildAt(at, step); at == nil {
 			return "", ErrMissing
 		}
 	}
@@ -65,8 +63,11 @@ func Find(document []byte, pointer string) (string, error) {
 	return "", ErrNotText
 }
 
-// childAt returns nil for a missing child and for null.
-func childAt(at any, step string) any {
+// ChildAt returns the child of a decoded value that one step of a pointer names. It returns nil for a missing child and
+// for null.
+func ChildAt(at any, step string) any {
+	// ~1 first: the other order would turn ~01 into / (RFC 6901, section 4).
+	step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
 	switch v := at.(type) {
 	case map[string]any:
 		return v[step]

@@ -4,8 +4,9 @@
 package schema
 
 import (
-	"strconv"
 	"strings"
+
+	"github.com/codeforge-mcp/codeforge/internal/jsonpointer"
 )
 
 // maxChain bounds the references that are followed in a row.
@@ -28,41 +29,24 @@ func ResolveRefs(root, schema any, spend func(steps int) bool) (map[string]any, 
 		if !ok || !spend(1+strings.Count(pointer, "/")) {
 			return nil, false
 		}
-		if schema, ok = findPointer(root, pointer); !ok {
-			return nil, false
-		}
+		schema = findPointer(root, pointer)
 	}
 	return nil, false
 }
 
-// findPointer returns the value that a JSON Pointer (RFC 6901) names.
-func findPointer(at any, pointer string) (any, bool) {
+// findPointer returns the value that a JSON Pointer (RFC 6901) names, or nil.
+func findPointer(at any, pointer string) any {
 	if pointer == "" {
-		return at, true
+		return at
 	}
 	rest, ok := strings.CutPrefix(pointer, "/")
 	if !ok {
-		return nil, false
+		return nil
 	}
-	for part := range strings.SplitSeq(rest, "/") {
-		// RFC 6901, section 4: ~1 goes first, so that ~01 becomes ~1 and not /.
-		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-		switch in := at.(type) {
-		case map[string]any:
-			if at, ok = in[part]; !ok {
-				return nil, false
-			}
-		case []any:
-			n, err := strconv.Atoi(part)
-			if err != nil || n < 0 || n >= len(in) {
-				return nil, false
-			}
-			at = in[n]
-		default:
-			return nil, false
-		}
+	for step := range strings.SplitSeq(rest, "/") {
+		at = jsonpointer.ChildAt(at, step)
 	}
-	return at, true
+	return at
 }
 
 // typeNames maps servers' names of types to those of JSON Schema. Some servers use the names of their programming
