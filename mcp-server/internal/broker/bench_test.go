@@ -19,7 +19,7 @@ import (
 // BenchmarkCall is a call through broker and bridge, without a sandbox or a proxy; BenchmarkDirect is the same call by
 // the SDK's client.
 func BenchmarkCall(b *testing.B) {
-	api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{fakepeers.BuildHostile(b)}, State: "shared"}}
+	api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{fakepeers.BuildHostile(b)}, TimeoutMS: 60_000, ConnectTimeoutMS: 30_000, IdleMS: 600_000, MaxConcurrent: 8, State: "shared"}}
 	br := newQuiet(Config{
 		Launcher: &local{t: b, slots: 1, open: map[*localSlot]bool{}},
 		Catalog:  func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },

@@ -24,14 +24,6 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
 )
 
-// Defaults for fields that a server's configuration omits.
-const (
-	defaultConcurrent     = 8
-	defaultTimeout        = time.Minute
-	defaultConnectTimeout = 30 * time.Second
-	defaultIdle           = 10 * time.Minute
-)
-
 const (
 	// maxTimeout is the longest timeout that code may set for a call.
 	maxTimeout = 15 * time.Minute

@@ -165,7 +165,8 @@ type world struct {
 // hostile is a server of the catalog that runs testdata/hostile.
 func hostile(t *testing.T, name string, change func(*mcpserver.Settings), faults ...string) proxyapi.API {
 	t.Helper()
-	s := &mcpserver.Settings{Command: append([]string{fakepeers.BuildHostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000, State: "shared"}
+	s := &mcpserver.Settings{Command: append([]string{fakepeers.BuildHostile(t)}, faults...), TimeoutMS: 60_000, ConnectTimeoutMS: 60_000,
+		IdleMS: 600_000, MaxConcurrent: 8, State: "shared"}
 	if change != nil {
 		change(s)
 	}

@@ -229,7 +229,7 @@ func (c *callRequest) requestServer(ctx context.Context, method string, params a
 	}
 	limit := c.limit
 	if limit == 0 {
-		limit = c.server.callTimeout()
+		limit = time.Duration(c.server.spec.TimeoutMS) * time.Millisecond
 		if !c.broker.isConnected(c.server, key) {
 			limit += c.server.connectTimeout()
 		}

@@ -667,7 +667,7 @@ func (l *broken) Install(context.Context, proxyapi.API, func(string)) error {
 // TestWhy: a server that ends before it has read anything says why, although writing to it fails first.
 func TestWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{"x"}, State: "shared"}}
+		api := proxyapi.API{Name: "a", Server: &mcpserver.Settings{Command: []string{"x"}, TimeoutMS: 60_000, ConnectTimeoutMS: 30_000, IdleMS: 600_000, MaxConcurrent: 8, State: "shared"}}
 		b := newQuiet(Config{
 			Launcher: dying{}, Catalog: func() proxyapi.Catalog { return proxyapi.Catalog{Version: "1", APIs: []proxyapi.API{api}} },
 			Log: logline.New(t.Output(), "text", nil),

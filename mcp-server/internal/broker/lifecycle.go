@@ -141,9 +141,10 @@ func (b *Broker) sweepOnce(now time.Time) {
 	for _, s := range b.servers {
 		for _, i := range s.instances {
 			ended := func(run string) bool { _, runs := b.sessionOfRunLocked(run); return !runs }
+			idle := now.Sub(i.used) > time.Duration(s.spec.IdleMS)*time.Millisecond
 			over := s.spec.State == "run" && i.key != "" && ended(i.key)
 			// An instance that may still work for an ended run must go: its requests would look like those of the next run.
-			if i.users == 0 && (over || now.Sub(i.used) > s.idleTimeout()) || slices.ContainsFunc(i.abandoned, ended) {
+			if i.users == 0 && (over || idle) || slices.ContainsFunc(i.abandoned, ended) {
 				b.retireInstance(i)
 			}
 		}

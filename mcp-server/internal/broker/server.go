@@ -63,38 +63,20 @@ type declaredTool struct {
 }
 
 func newServer(b *Broker, api proxyapi.API, digest string) *configuredServer {
-	most := api.Server.MaxConcurrent
-	if most <= 0 {
-		most = defaultConcurrent
-	}
 	return &configuredServer{
 		broker: b, api: api, spec: *api.Server, digest: digest,
-		turns: make(chan struct{}, most), instances: map[string]*serverInstance{},
+		turns: make(chan struct{}, api.Server.MaxConcurrent), instances: map[string]*serverInstance{},
 	}
-}
-
-// durationOr returns a configured time, or usual if the configuration omits it.
-func durationOr(ms int64, usual time.Duration) time.Duration {
-	if ms <= 0 {
-		return usual
-	}
-	return time.Duration(ms) * time.Millisecond
-}
-
-func (s *configuredServer) callTimeout() time.Duration {
-	return durationOr(s.spec.TimeoutMS, defaultTimeout)
 }
 
 func (s *configuredServer) connectTimeout() time.Duration {
-	return durationOr(s.spec.ConnectTimeoutMS, defaultConnectTimeout)
+	return time.Duration(s.spec.ConnectTimeoutMS) * time.Millisecond
 }
 
 // isStateful reports whether a process of the server belongs to one session or run.
 func (s *configuredServer) isStateful() bool {
 	return s.spec.State == "session" || s.spec.State == "run"
 }
-
-func (s *configuredServer) idleTimeout() time.Duration { return durationOr(s.spec.IdleMS, defaultIdle) }
 
 // logInfo writes a log line about the server.
 func (s *configuredServer) logInfo(text string) {

@@ -41,7 +41,7 @@ func TestToolList(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	none := proxyapi.API{Name: "none", Server: &mcpserver.Settings{Command: []string{"/nonexistent/server"}, ConnectTimeoutMS: 2000, State: "shared"}}
+	none := proxyapi.API{Name: "none", Server: &mcpserver.Settings{Command: []string{"/nonexistent/server"}, TimeoutMS: 60_000, ConnectTimeoutMS: 2000, IdleMS: 600_000, MaxConcurrent: 8, State: "shared"}}
 	w := newWorld(t, 4, hostile(t, "b", nil), none, hostile(t, "a", nil), proxyapi.API{Name: "rest"})
 	show := func() string {
 		text := ""
