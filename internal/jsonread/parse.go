@@ -46,8 +46,6 @@ type Options struct {
 	MaxDepth int
 	// MaxValues is the number of values that may be kept. Zero means no bound.
 	MaxValues int
-	// AnyUTF8 replaces bytes that are not UTF-8 by U+FFFD. Otherwise such bytes are an error.
-	AnyUTF8 bool
 	// Fold, if not nil, rejects an object with two keys for which Fold returns the same text. Otherwise both are kept.
 	Fold func(key string) string
 	// Skip, if not nil, reports whether to leave out a value, by its key and the key of the surrounding object.
@@ -58,10 +56,8 @@ type Options struct {
 // column.
 func Parse(text string, o Options) (*Node, error) {
 	// Before parsing: unquoteString would replace the bytes silently.
-	if !o.AnyUTF8 {
-		if err := checkUTF8(text); err != nil {
-			return nil, locateError(err, text)
-		}
+	if err := checkUTF8(text); err != nil {
+		return nil, locateError(err, text)
 	}
 	p := nodeBuilder{Options: o, text: text, scanner: Scanner{MaxDepth: o.MaxDepth}, frames: []openValue{{keep: true}}}
 	if err := scanEvents(text, &p.scanner, p.takeEvent); err != nil {
