@@ -146,7 +146,8 @@ func newDocument(r io.Reader, info fs.FileInfo, check func(io.Reader) error) (*D
 		return nil, err
 	}
 	sum, count := sha256.New(), &byteCounter{}
-	text := io.TeeReader(newTextReader(r), io.MultiWriter(sum, pack, count))
+	valid := textReader{transform.NewReader(r, encoding.UTF8Validator)}
+	text := io.TeeReader(valid, io.MultiWriter(sum, pack, count))
 	if err := check(text); err != nil {
 		return nil, err
 	}
@@ -181,10 +182,6 @@ var errNotText = errors.New("bytes that are not text")
 
 // textReader passes a text on, and fails at the first byte that is not text.
 type textReader struct{ valid io.Reader }
-
-func newTextReader(r io.Reader) textReader {
-	return textReader{transform.NewReader(r, encoding.UTF8Validator)}
-}
 
 func (t textReader) Read(p []byte) (int, error) {
 	n, err := t.valid.Read(p)

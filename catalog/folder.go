@@ -62,9 +62,6 @@ type fileOpener struct {
 // withinAPIs returns an opener for apis/. No path or symbolic link can leave the folder.
 func withinAPIs(root *os.Root, b *readBudget) fileOpener { return fileOpener{root.Stat, root.Open, b} }
 
-// newAbsoluteOpener returns an opener for files that the operator names by an absolute path.
-func newAbsoluteOpener(b *readBudget) fileOpener { return fileOpener{os.Stat, os.Open, b} }
-
 // readFile reads a regular file of at most limit bytes. It checks the type before it opens the file, because opening a
 // pipe would block.
 func (o fileOpener) readFile(name string, limit int64) ([]byte, error) {
@@ -129,7 +126,7 @@ func (v *configValidator) addReadError(field, name, what string, err error) {
 // apis/.
 func (v *configValidator) readNamed(name string, limit int64) ([]byte, error) {
 	if filepath.IsAbs(name) {
-		return newAbsoluteOpener(v.budget).readFile(name, limit)
+		return fileOpener{os.Stat, os.Open, v.budget}.readFile(name, limit)
 	}
 	return withinAPIs(v.root, v.budget).readFile(filepath.Join(v.API, filepath.FromSlash(name)), limit)
 }

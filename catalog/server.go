@@ -37,15 +37,13 @@ func newServer() *mcpserver.Settings {
 	}
 }
 
-// serverTransports, serverStates and serverPermissions are the allowed words of a server's settings. The first word is
-// the default. By default a package has no permission.
+// serverTransports, serverStates and serverPins are the allowed words of a server's settings. The first word is the
+// default.
 func serverTransports() []string { return []string{"auto", "http", "sse"} }
 
 func serverStates() []string { return []string{"shared", "session", "run"} }
 
 func serverPins() []string { return []string{"on", "off"} }
-
-func serverPermissions() []string { return []string{"run"} }
 
 // serverFields are the fields of "mcp", in the order of the documentation.
 func serverFields() fieldSpecs[mcpserver.Settings] {

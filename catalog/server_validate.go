@@ -41,7 +41,7 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 		s.Pins = ""
 	}
 	for i, p := range v.AtMost("mcp.permissions", s.Permissions, maxServerList) {
-		v.checkWord(fmt.Sprintf("mcp.permissions[%d]", i), p, serverPermissions())
+		v.checkWord(fmt.Sprintf("mcp.permissions[%d]", i), p, []string{"run"})
 	}
 	for i, name := range v.AtMost("mcp.folders", s.Folders, maxServerList) {
 		if !mcpserver.IsFolderName(name) || slices.Contains(s.Folders[:i], name) {

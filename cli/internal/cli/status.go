@@ -163,15 +163,11 @@ func printState(e *Env, s statusOutput) {
 	printServers(e.Stdout, s.Servers)
 	printTenants(e.Stdout, s.Tenants)
 	printDatabase(e.Stdout, s.Database)
-	printFrozen(e.Stdout, s.Frozen)
+	if len(s.Frozen) > 0 {
+		fmt.Fprintf(e.Stdout, "  frozen by an alarm: %s (codeforge alarms)\n", safetext.OneLine(strings.Join(s.Frozen, ", ")))
+	}
 	if s.Problem != "" {
 		fmt.Fprintf(e.Stdout, "  problem: %s\n", safetext.OneLine(s.Problem))
-	}
-}
-
-func printFrozen(w io.Writer, sessions []string) {
-	if len(sessions) > 0 {
-		fmt.Fprintf(w, "  frozen by an alarm: %s (codeforge alarms)\n", safetext.OneLine(strings.Join(sessions, ", ")))
 	}
 }
 

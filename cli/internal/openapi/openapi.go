@@ -54,7 +54,10 @@ type docImporter struct {
 
 // FromTree imports a parsed document.
 func FromTree(root *jsonread.Node, o document.Options) (*document.ImportedDocument, error) {
-	im := &docImporter{root: root, o: o, out: &document.ImportedDocument{}, refs: newResolver(root),
+	refs := &refResolver{
+		root: root, known: map[string]*jsonread.Node{}, index: map[*jsonread.Node]map[string]*jsonread.Node{},
+	}
+	im := &docImporter{root: root, o: o, out: &document.ImportedDocument{}, refs: refs,
 		words: map[*jsonread.Node]operation.Line{}, servers: map[*jsonread.Node]chosenServer{}}
 	if err := im.detectVersion(); err != nil {
 		return nil, err

@@ -18,11 +18,6 @@ type refResolver struct {
 	outside int
 }
 
-func newResolver(root *jsonread.Node) *refResolver {
-	return &refResolver{root: root, known: map[string]*jsonread.Node{},
-		index: map[*jsonread.Node]map[string]*jsonread.Node{}}
-}
-
 // maxChain bounds a chain of references, which can be a cycle.
 const maxChain = 20
 

@@ -51,10 +51,6 @@ const flushTime = time.Millisecond
 // chunk is the size of a write under one deadline, in bytes.
 const chunk = 64 << 10
 
-func newStream(w http.ResponseWriter, cfg *Config) *responseStream {
-	return &responseStream{w: w, rc: http.NewResponseController(w), header: http.Header{}, cfg: cfg}
-}
-
 // Header returns the headers that the SDK sets.
 func (s *responseStream) Header() http.Header { return s.header }
 

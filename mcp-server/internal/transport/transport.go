@@ -124,7 +124,7 @@ func setDefault[T comparable](v *T, d T) {
 
 // ServeHTTP serves one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s := newStream(w, &h.cfg)
+	s := &responseStream{w: w, rc: http.NewResponseController(w), header: http.Header{}, cfg: &h.cfg}
 	defer s.endStream()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -22,10 +22,6 @@ type acceptor struct {
 	waiting []chan struct{} // requested barriers
 }
 
-func newAcceptor(l Listener, admit func(Listener, net.Conn)) *acceptor {
-	return &acceptor{listener: l, admit: admit, done: make(chan struct{})}
-}
-
 // acceptConns accepts until stop is called, and then returns nil.
 func (a *acceptor) acceptConns() error {
 	defer close(a.done)

@@ -150,7 +150,7 @@ func (e *Entrance) AddListener(l Listener) (remove func(), err error) {
 	if l.TCP == nil || l.Port == 0 || l.Slot != nil && !l.Slot.IsValid() || l.Slot == nil && l.Find == nil {
 		return nil, errors.New("entrance: a listener has no socket, no port, no slot, or one that does not exist")
 	}
-	a := newAcceptor(l, e.admitConn)
+	a := &acceptor{listener: l, admit: e.admitConn, done: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.state == stateClosed {

@@ -21,10 +21,6 @@ type boundedListener struct {
 	open map[netip.Addr]int
 }
 
-func newBoundedListener(l net.Listener, allow func(netip.Addr) bool) *boundedListener {
-	return &boundedListener{Listener: l, allow: allow, open: map[netip.Addr]int{}}
-}
-
 func (b *boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()

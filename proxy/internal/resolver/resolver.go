@@ -67,7 +67,8 @@ func New(c Config) *Resolver {
 	for _, s := range c.Sockets {
 		server := &dns.Server{PacketConn: s.Packets, Handler: socketHandler{r, s.Slot}, UDPSize: udpSize}
 		if s.Streams != nil {
-			server.Listener, server.MaxTCPQueries = newBoundedListener(s.Streams, c.Allow), maxTCP
+			server.Listener = &boundedListener{Listener: s.Streams, allow: c.Allow, open: map[netip.Addr]int{}}
+			server.MaxTCPQueries = maxTCP
 			server.ReadTimeout, server.WriteTimeout = c.Patience, c.Patience
 			server.IdleTimeout = func() time.Duration { return c.Patience }
 		}
