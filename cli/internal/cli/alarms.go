@@ -19,15 +19,6 @@ import (
 func alarmsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "alarms", Short: "list requests that tried to send a credential or a canary",
-		Long: `
-These requests carry the value of a credential or a canary. Only code that
-searches for credentials finds a canary. CodeForge stopped each request before
-it had left whole, ended its run and froze its session. --watch prints new
-requests. With --notify it starts a program for each request, with two
-arguments: a title and a text.
-
-Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: exampleText("codeforge alarms", "codeforge alarms --watch --notify notify-send"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	watch := c.Flags().Bool("watch", false, "print new alarms until Ctrl-C")
@@ -55,13 +46,7 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 func unfreezeCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "unfreeze [SESSION]", Short: "let a frozen session run code again",
-		Long: `
-codeforge alarms lists frozen sessions. SESSION is optional if only one session
-is frozen.
-
-Exit codes: 0 done; 1 CodeForge does not run, or no such session is frozen.`,
-		Example: exampleText("codeforge unfreeze", "codeforge unfreeze 3f9a1c0b7d2e"),
-		Args:    cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1),
 	}
 	t := targetFlags(c.Flags())
 	c.RunE = useConnection(e, t.connectOperator, func(ctx context.Context, op operatorapi.Client, args []string) error {

@@ -17,9 +17,7 @@ import (
 )
 
 func apiCommand(e *Env) *cobra.Command {
-	c := groupCommand("api", "add, change, list, check, try or search the APIs in apis/",
-		"Exit codes: 0 done, or no mistakes; 1 there are mistakes, or the test failed;\n2 wrong command line.",
-		"codeforge api add stripe", "codeforge api list")
+	c := groupCommand("api", "add, change, list, check, try or search the APIs in apis/")
 	o := &apiOptions{vars: map[string]string{}}
 	o.target = targetFlags(c.PersistentFlags())
 	c.PersistentFlags().StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
@@ -28,14 +26,11 @@ func apiCommand(e *Env) *cobra.Command {
 	o.documentFlags(update)
 	test := nameCommand(e, "api test", "make one harmless request, and explain what happened", o.testAPI)
 	test.Use, test.Args = "test [NAME]", cobra.MaximumNArgs(1)
-	test.Long = "The request goes through the running CodeForge. Without a NAME, every active API\ngets one."
-	test.Example = exampleText("codeforge api test stripe", "codeforge api test stripe --path /v1/balance")
 	test.RunE = func(c *cobra.Command, a []string) error { return o.testAll(c.Context(), e, strings.Join(a, "")) }
 	test.Flags().StringVar(&o.path, "path", "", "the `PATH` to request (default: / or a path that the rules allow)")
 	search := &cobra.Command{
 		Use: "search WORDS...", Short: "search operations, tools and skills, as a model does",
-		Example: exampleText("codeforge api search refund a charge", "codeforge api search --api stripe refund"),
-		Args:    cobra.MinimumNArgs(1),
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, a []string) error {
 			return o.searchAPIs(c.Context(), e, strings.Join(a, " "))
 		},
@@ -44,21 +39,16 @@ func apiCommand(e *Env) *cobra.Command {
 	search.Flags().BoolVar(&o.explainHits, "explain", false, "print why each result was found: words, meaning, intent")
 	explain := &cobra.Command{
 		Use: "explain NAME METHOD PATH", Short: "say which rules and methods decide on a request",
-		Long: "NAME CALL TOOL explains what decides on a call of an MCP server's tool.",
-		Example: exampleText("codeforge api explain stripe POST /v1/refunds",
-			"codeforge api explain notion CALL API-post-page", "codeforge api explain stripe GET / --json"),
 		Args: cobra.ExactArgs(3), ValidArgsFunction: completeNames(e),
 		RunE: func(_ *cobra.Command, a []string) error {
 			return o.explainRequest(e, a[0], strings.ToUpper(a[1]), a[2])
 		},
 	}
 	edit := nameCommand(e, "api edit", "open config.json in $VISUAL or $EDITOR, and check it", o.editConfig)
-	edit.Example = exampleText("codeforge api edit stripe", "EDITOR=nano codeforge api edit stripe")
 	c.AddCommand(o.addCommand(e), update,
 		&cobra.Command{
 			Use: "list", Short: "list every API, inactive ones included",
-			Example: exampleText("codeforge api list", "codeforge api list --json"),
-			RunE:    func(*cobra.Command, []string) error { return o.listAPIs(e) },
+			RunE: func(*cobra.Command, []string) error { return o.listAPIs(e) },
 		},
 		nameCommand(e, "api check", "look for mistakes in one API, without starting CodeForge", o.checkAPI),
 		test, search, explain, edit)
@@ -69,18 +59,6 @@ func apiCommand(e *Env) *cobra.Command {
 func (o *apiOptions) addCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add NAME", Short: "write apis/NAME/config.json, mode 0600",
-		Long: `
-On a terminal it prompts for missing flags, and checks each answer. If the API
-has an example, it asks only for the credential. A credential is never a flag:
-the command prompts for it without echo, or reads it as one line from standard
-input. With --openapi, --graphql or --google, operations and types come from a
-document. Hosts and the way to authenticate usually come from there too.
-
-For a second account, --example names the API whose example to use. The token
-names get the new NAME: GITHUB_WORK_AUTH_TOKEN in github-work.`,
-		Example: exampleText("codeforge api add stripe", "codeforge api add github-work --example github",
-			"codeforge api add maps --domain maps.example.com --token MAPS_KEY \\\n      --in query:key <key.txt",
-			"codeforge api add shop --openapi https://shop.example.com/openapi.json \\\n      --read-only"),
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, a []string) error { return o.addAPI(c.Context(), e, a[0]) },
 	}
@@ -140,8 +118,7 @@ func nameCommand(e *Env, path, short string, run func(context.Context, *Env, str
 	_, verb, _ := strings.Cut(path, " ")
 	return &cobra.Command{
 		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: completeNames(e),
-		Example: exampleText("codeforge "+path+" stripe", "codeforge "+path+" stripe --json"),
-		RunE:    func(c *cobra.Command, a []string) error { return run(c.Context(), e, a[0]) },
+		RunE: func(c *cobra.Command, a []string) error { return run(c.Context(), e, a[0]) },
 	}
 }
 

@@ -22,14 +22,6 @@ import (
 func heldCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "held", Short: "list the requests that wait for your approval",
-		Long: `
-A rule with "then": "approve" holds these requests. You can decide about each
-for 15 minutes. While its run waits, CodeForge sends the request as soon as you
-approve. Later, your approval lets the same request pass once if the code runs
-again.
-
-Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: exampleText("codeforge held", "codeforge held --json"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, _ []string) error {
@@ -45,13 +37,7 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 func approveCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "approve [ID...]", Short: "approve requests; without an ID, show each and ask",
-		Long: `
-Approves exactly the request that codeforge held shows: its method, URL, headers
-and body. It is sent once.
-
-Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
-		Example: exampleText("codeforge approve --watch", "codeforge approve mzxw6ytb"),
-		Args:    cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs,
 	}
 	t := targetFlags(c.Flags())
 	scope := c.Flags().String("scope", string(approvalapi.ScopeOnce), "`SCOPE` of the approval: once; path: all of this "+
@@ -70,13 +56,7 @@ Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
 func refuseCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "refuse ID...", Short: "refuse requests that wait for you",
-		Long: `
-The code learns that you refused the request. Its hint says to ask you and not
-to send the request in another way.
-
-Exit codes: 0 done; 1 CodeForge does not run, or no held request has that ID.`,
-		Example: exampleText("codeforge refuse mzxw6ytb", "codeforge refuse mzxw6ytb nb2w45df"),
-		Args:    cobra.MinimumNArgs(1),
+		Args: cobra.MinimumNArgs(1),
 	}
 	t := targetFlags(c.Flags())
 	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, args []string) error {

@@ -22,38 +22,23 @@ import (
 )
 
 func auditCommand(e *Env) *cobra.Command {
-	c := groupCommand("audit", "verify, read or export the ledger of what left the machine", `
-A program that can write the ledger's folder can replace the whole ledger. A
-checkpoint from elsewhere detects that. These have one:
-
-- each result of execute_code, in its _meta and so in the client's transcripts
-- each line "run ended" of the log
-- the file of AUDIT_ANCHOR
-
-verify always compares with the checkpoints of the receipts. --checkpoint and
---anchor name others.
-
-Exit codes: 0 the ledger is whole, or done; 1 it is not whole, or is missing.`,
-		"codeforge audit verify", "codeforge audit show --since 1h")
+	c := groupCommand("audit", "verify, read or export the ledger of what left the machine")
 	o := auditOptions{target: targetFlags(c.PersistentFlags())}
-	verb := func(name, short, example string, run func(context.Context, *Env, ledger.Source) error) *cobra.Command {
+	verb := func(name, short string, run func(context.Context, *Env, ledger.Source) error) *cobra.Command {
 		return &cobra.Command{
-			Use: name, Short: short, Example: example,
+			Use: name, Short: short,
 			RunE: useConnection(e, o.openLedger, func(ctx context.Context, src ledger.Source, _ []string) error {
 				return run(ctx, e, src)
 			}),
 		}
 	}
-	verify := verb("verify", "find records that were changed, removed or added", exampleText("codeforge audit verify",
-		"codeforge audit verify \\\n      --checkpoint '18231 mX3AvQ2mJd7JqZ3l9sE1nY0pTfK5uR8wBhCqXoGzLkM='"), o.verifyLedger)
+	verify := verb("verify", "find records that were changed, removed or added", o.verifyLedger)
 	verify.Flags().StringArrayVar(&o.checkpoints, "checkpoint", nil, "a `LINE` that contains a checkpoint; repeatable")
 	verify.Flags().StringVar(&o.anchor, "anchor", "", "a `FILE` with a checkpoint a line")
 	verify.Flags().StringVar(&o.key, "key", "", "the `LINE` of key.pub, if you keep a copy elsewhere")
 	verify.Flags().BoolVar(&o.json, "json", false, "print JSON")
-	show := verb("show", "print the records",
-		exampleText("codeforge audit show --run rmzxw6", "codeforge audit show --since 2026-11-22"), o.showRecords)
-	export := verb("export", "write the records as lines of JSON or traces of OpenTelemetry",
-		exampleText("codeforge audit export >ledger.ndjson", "codeforge audit export --otlp --since 24h"), o.exportRecords)
+	show := verb("show", "print the records", o.showRecords)
+	export := verb("export", "write the records as lines of JSON or traces of OpenTelemetry", o.exportRecords)
 	export.Flags().BoolVar(&o.otlp, "otlp", false, "traces in OTLP's JSON, one a line")
 	for _, c := range []*cobra.Command{show, export} {
 		c.Flags().StringVar(&o.since, "since", "", "only records since a `TIME`: 10m ago, 2026-11-22, or "+

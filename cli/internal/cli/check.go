@@ -30,8 +30,6 @@ type checkFinding = proxyapi.InspectedProblem
 func checkCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "check", Short: "look for mistakes in apis/ and .env, without starting CodeForge",
-		Long:    "Exit codes: 0 no mistakes (there may be warnings); 1 there are mistakes, all of\nthem listed.",
-		Example: exampleText("codeforge check", "codeforge check --json"),
 	}
 	apis, asJSON := apisFlag(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = func(*cobra.Command, []string) error {

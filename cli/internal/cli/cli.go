@@ -128,22 +128,8 @@ func dispatchArgs(ctx context.Context, e *Env) error {
 func newRoot(e *Env) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
-		Use:   "codeforge",
-		Short: "run a model's code behind a proxy that holds the credentials",
-		Long: `
-Exit codes: 0 done, 1 failed or something is wrong, 2 wrong command line.
-
-Commands use apis/, .env and .codeforge of the folder that CODEFORGE_HOME names,
-else of the nearest folder from here upwards that has them, else of ~/codeforge.
-
-Commands that talk to CodeForge use the first of these:
-  1. --url, or the CodeForge of --state
-  2. CODEFORGE_URL
-  3. the running CodeForge of the state directory
-  4. the CodeForge of this folder in Docker, through docker exec
-  5. http://127.0.0.1:MCP_PORT/mcp
-
-codeforge COMMAND --help shows more.`,
+		Use:           "codeforge",
+		Short:         "run a model's code behind a proxy that holds the credentials",
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -182,6 +168,7 @@ codeforge COMMAND --help shows more.`,
 		}
 		root.AddCommand(g.commands...)
 	}
+	setHelpTexts(root, readHelpTexts())
 	root.AddCommand(innerCommands(e)...)
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
@@ -245,9 +232,9 @@ func (e *Env) setFolders(c *cobra.Command) error {
 }
 
 // groupCommand returns a command that only has subcommands, such as api.
-func groupCommand(name, short, long string, examples ...string) *cobra.Command {
+func groupCommand(name, short string) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " COMMAND", Short: short, Long: long, Example: exampleText(examples...),
+		Use: name + " COMMAND", Short: short,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return usageError("%s: %s?", name, joinWithOr(commandNames(c)))
 		},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/cli/internal/clients"
 	"github.com/codeforge-mcp/codeforge/cli/internal/mcpclient"
 	"github.com/codeforge-mcp/codeforge/cli/internal/terminal"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -81,6 +83,27 @@ func TestEveryCommandDocumentsItself(t *testing.T) {
 		for line := range strings.Lines(help.String()) {
 			if width := utf8.RuneCountInString(line) - 1; width > helpWidth {
 				t.Errorf("%s: %d columns: %s", name, width, line)
+			}
+		}
+	}
+}
+
+// TestHelpTexts: each section of help.txt names a command, and the texts that list clients or shells list all of them.
+func TestHelpTexts(t *testing.T) {
+	texts := readHelpTexts()
+	for _, c := range allCommands(&Env{}) {
+		delete(texts, c.CommandPath())
+	}
+	for names := range texts {
+		t.Errorf("help.txt has a section of %q", names)
+	}
+	for path, names := range map[string][]string{
+		"codeforge connect":    slices.Concat(clients.ListNames(), hostedNames()),
+		"codeforge completion": slices.Collect(maps.Keys(completionShells())),
+	} {
+		for _, name := range names {
+			if !regexp.MustCompile(`\b` + name + `\b`).MatchString(readHelpTexts()[path]) {
+				t.Errorf("the help of %s does not name %s", path, name)
 			}
 		}
 	}

@@ -24,33 +24,7 @@ import (
 func connectCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "connect [CLIENT]", Short: "show how MCP clients connect, or configure one of them",
-		Long: `
-CLIENT is one of
-` + strings.Join(clients.ListNames()[:6], ", ") + `,
-` + joinWithOr(clients.ListNames()[6:]) + `.
-Without one, connect prints the lines of the most common clients.
-
-For ` + joinWithOr(hostedNames()) + `, which run elsewhere, connect prints what to
-enter there, and a one-time code for the page on which you log in. The code
-works for this client only. For another one, CLIENT is the host to which it
-leads your browser back, or localhost for a program on your device.
-
-With CLIENT, connect shows the change of its configuration file. It writes the
-change once you confirm, or at once with --write. It keeps the rest of the file,
-and a copy of the old file beside it. It does not change a file with comments,
-but prints the entry to paste.
-
-connect never writes a token. If CodeForge requires one, the client starts
-codeforge stdio, which needs no token. With --http, the client sends the value
-of MCP_AUTH_TOKEN in its own environment instead.
-
---tenant is for a client of MCP_TOKENS_FILE, which always connects over HTTP
-with its own token. A hosted client is always a tenant.
-
-Exit codes: 0 shown, written, or there already; 1 CodeForge does not run, or the
-file was not written; 2 wrong command line.`,
-		Example: exampleText("codeforge connect", "codeforge connect cursor --write"),
-		Args:    cobra.MaximumNArgs(1), ValidArgs: slices.Concat(clients.ListNames(), hostedNames()),
+		Args: cobra.MaximumNArgs(1), ValidArgs: slices.Concat(clients.ListNames(), hostedNames()),
 	}
 	o := connectOptions{target: targetFlags(c.Flags())}
 	c.Flags().BoolVar(&o.write, "write", false, "write without confirmation")

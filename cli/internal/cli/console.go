@@ -16,15 +16,6 @@ import (
 func consoleCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "console", Short: "open the web console in a browser",
-		Long: `
-Prints an address that works once, within a minute, and opens it if this machine
-has a screen. The browser that opens it can see and stop runs, for 12 hours or
-until you end the session in the console.
-
-With Docker: docker compose exec mcp-server codeforge console
-
-Exit codes: 0 printed; 1 CodeForge does not run.`,
-		Example: exampleText("codeforge console", "codeforge console --print"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	quiet := c.Flags().Bool("print", false, "only print the address")

@@ -20,13 +20,6 @@ import (
 func credentialsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "credentials", Short: "list the credentials that change, with their last error",
-		Long: `
-CodeForge obtains these credentials of apis/ itself: by a login, from a token
-server, from a secret manager, or from a program. It never shows a value.
-
-Exit codes: 0 listed; 1 CodeForge does not run, or a credential cannot be used
-now.`,
-		Example: exampleText("codeforge credentials", "codeforge credentials --json"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -88,14 +81,7 @@ func untilText(t *time.Time) string {
 func logoutCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "logout NAME", Short: "forget a login, or another value that CodeForge obtained",
-		Long: `
-CodeForge deletes the stored value and does not inform the provider. To end the
-access there too, remove CodeForge from the apps of your account.
-
-Exit codes: 0 forgotten; 1 CodeForge does not run, or it could not be deleted; 2
-wrong command line.`,
-		Example: exampleText("codeforge logout GMAIL_TOKEN", "codeforge logout LINEAR_TOKEN"),
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 	}
 	t := targetFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -115,18 +101,6 @@ wrong command line.`,
 func secretsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "secrets", Short: "run the programs of credentials with \"command\" for CodeForge",
-		Long: `
-Programs such as op, pass or vault run here, as you, and not in a container,
-because they need your key chain. codeforge up runs them by itself. With Docker,
-run this command on the host. With --watch it stays, and runs each program again
-when its output is about to expire.
-
-The command takes the programs from apis/ on this machine. It does not run a
-program that everybody, or a user of the sandbox, can write. It neither shows
-nor logs their output.
-
-Exit codes: 0 all were supplied; 1 a program failed, or CodeForge does not run.`,
-		Example: exampleText("codeforge secrets", "codeforge secrets --watch"),
 	}
 	t, apis := targetFlags(c.Flags()), apisFlag(c.Flags())
 	watch := c.Flags().Bool("watch", false, "stay, and run each program again in time")

@@ -16,26 +16,6 @@ import (
 func doctorCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "check what CodeForge needs on this machine, and say how to fix it",
-		Long: `
-doctor leaves your files as they are. If embedded mode can run here, it starts a
-temporary CodeForge without APIs, runs a line of code in it and stops it.
-
-If CodeForge runs, its proxy sends one HEAD request without a credential to each
-host of an active API, and to each server that gives the API credentials.
---offline skips these.
-
---attack attacks the running CodeForge instead, from inside its sandbox and at
-its MCP endpoint, and prints a table of the results. The attacks reach no API
-and use no credential. They try ways around the proxy, forged names, requests
-that two servers would read differently, and overridden methods. They also try
-permissions, links, limits, and calls by strangers.
-
-make attack brings its own servers. Only it covers swapping, scrubbing,
-redirects, bodies, bad certificates and code that has escaped from Deno.
-
-Exit codes: 0 no check failed (there may be warnings) and every attack was held;
-1 a check failed or an attack was not held.`,
-		Example: exampleText("codeforge doctor", "codeforge doctor --attack"),
 	}
 	flags := c.Flags()
 	state, apis, asJSON := stateFlag(flags), apisFlag(flags), jsonFlag(flags)

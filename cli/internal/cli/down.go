@@ -18,12 +18,6 @@ import (
 func downCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "down", Short: "stop the CodeForge that codeforge up started",
-		Long: `
-down keeps skills, the certificate authority and logs. --purge lists them, and
-removes them once you confirm. It never removes apis/ and .env.
-
-Exit codes: 0 stopped, or was not running; 1 could not be stopped or removed.`,
-		Example: exampleText("codeforge down", "codeforge down --purge"),
 	}
 	state, asJSON := stateFlag(c.Flags()), jsonFlag(c.Flags())
 	purge := c.Flags().Bool("purge", false, "remove the state directory too")

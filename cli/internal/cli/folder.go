@@ -15,23 +15,11 @@ import (
 )
 
 func folderCommand(e *Env) *cobra.Command {
-	c := groupCommand("folder", "choose folders of this machine that code may see", `
-Code sees a folder as /files/NAME, and an MCP server does if its config.json
-names the folder. The folders are in folders.json, beside apis/. For Docker, the
-commands also write docker-compose.override.yml.
-
-Exit codes: 0 done; 1 the folder was refused, or is not there; 2 wrong command
-line.`,
-		"codeforge folder add reports ~/reports", "codeforge folder list")
+	c := groupCommand("folder", "choose folders of this machine that code may see")
 	apis := apisFlag(c.PersistentFlags())
 	add := &cobra.Command{
 		Use: "add NAME PATH", Short: "let code read a folder as /files/NAME",
-		Long: `
-add refuses folders with keys, settings or programs: those of the system, a home
-itself, hidden folders, and the folders of CodeForge. It resolves links in PATH.
-If there is a folder NAME, add replaces it.`,
-		Example: exampleText("codeforge folder add reports ~/reports", "codeforge folder add drafts ~/drafts --write"),
-		Args:    cobra.ExactArgs(2),
+		Args: cobra.ExactArgs(2),
 	}
 	write := add.Flags().Bool("write", false, "let code change the folder")
 	add.RunE = func(_ *cobra.Command, args []string) error {
@@ -49,7 +37,6 @@ If there is a folder NAME, add replaces it.`,
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "list the folders, and the reasons why code does not see some",
-		Example: exampleText("codeforge folder list", "codeforge folder list --json"),
 	}
 	asJSON := jsonFlag(list.Flags())
 	list.RunE = func(*cobra.Command, []string) error {
@@ -71,8 +58,7 @@ If there is a folder NAME, add replaces it.`,
 	}
 	remove := &cobra.Command{
 		Use: "rm NAME", Short: "hide a folder from code, and keep its files",
-		Example: exampleText("codeforge folder rm reports", "codeforge folder rm drafts"),
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 	}
 	remove.RunE = func(_ *cobra.Command, args []string) error {
 		p, err := e.newFolderPlace(*apis)

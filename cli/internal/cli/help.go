@@ -1,6 +1,7 @@
 package cli
 
 import (
+	_ "embed" // help.txt
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,28 @@ import (
 // helpWidth is the largest number of columns of help.
 const helpWidth = 80
 
-func exampleText(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
+//go:embed help.txt
+var helpFile string
+
+// readHelpTexts returns the sections of help.txt, by the names of their commands. A section begins with a line of
+// "=== " and the names, and has the text and the examples of the command's --help.
+func readHelpTexts() map[string]string {
+	texts := map[string]string{}
+	for section := range strings.SplitSeq(strings.TrimPrefix(helpFile, "=== "), "\n=== ") {
+		names, text, _ := strings.Cut(section, "\n")
+		texts[names] = text
+	}
+	return texts
+}
+
+// setHelpTexts gives c and the commands below it their texts.
+func setHelpTexts(c *cobra.Command, texts map[string]string) {
+	text, examples, _ := strings.Cut(texts[c.CommandPath()], "\nExamples:\n")
+	c.Long, c.Example = strings.Trim(text, "\n"), strings.Trim(examples, "\n")
+	for _, sub := range c.Commands() {
+		setHelpTexts(sub, texts)
+	}
+}
 
 // commandNames returns the names of the commands of c that help shows.
 func commandNames(c *cobra.Command) []string {
@@ -107,10 +129,7 @@ func endSentence(s string) string {
 func manCommand(*Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "man [COMMAND...]", Short: "print a manual page, of codeforge or of one command",
-		Long: "The page is for man and groff, and has the text of --help.\n\n" +
-			"Exit codes: 0 printed; 2 wrong command line.",
-		Example: exampleText("codeforge man | man -l -", "codeforge man run >codeforge-run.1"),
-		Args:    cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs,
 		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			of, _, _ := c.Root().Find(args) // an argument that is no command has nothing after it
 			return commandNames(of), cobra.ShellCompDirectiveNoFileComp
@@ -158,10 +177,6 @@ func completionCommand(*Env) *cobra.Command {
 	names := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use: "completion SHELL", Short: "print a script that completes commands in a shell",
-		Long: "SHELL is " + joinWithOr(names) + ". It completes commands, flags,\nand the names of APIs and clients. " +
-			"bash needs its package bash-completion.\n\nExit codes: 0 printed; 2 wrong command line.",
-		Example: exampleText("source <(codeforge completion bash)",
-			"codeforge completion fish >completions/codeforge.fish"),
 		Args: cobra.ExactArgs(1), ValidArgs: names,
 		RunE: func(c *cobra.Command, args []string) error {
 			generate := completionShells()[args[0]]

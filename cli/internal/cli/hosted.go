@@ -122,21 +122,11 @@ func chooseTenant(ctx context.Context, op operatorapi.Client, name string) (stri
 }
 
 func clientsCommand(e *Env) *cobra.Command {
-	c := groupCommand("clients", "list hosted clients that have logged in, or end their access", `
-These are clients such as claude.ai that logged in at this CodeForge. An
-identity provider has its own list.
-
-Exit codes: 0 done; 1 there is no such client, or CodeForge does not run; 2
-wrong command line.`,
-		"codeforge clients list", "codeforge clients revoke K3VDZ7QXA2MB")
+	c := groupCommand("clients", "list hosted clients that have logged in, or end their access")
 	t := targetFlags(c.PersistentFlags())
 	list := &cobra.Command{
 		Use: "list", Short: "list the clients that have logged in",
-		Long: `
-Each line has the ID, the tenant, the host to which the client led the browser,
-the name that the client chose, and the time of its last token.`,
-		Example: exampleText("codeforge clients list", "codeforge clients list --json"),
-		Args:    cobra.NoArgs,
+		Args: cobra.NoArgs,
 	}
 	asJSON := jsonFlag(list.Flags())
 	list.RunE = useConnection(e, t.connectOperator, func(ctx context.Context, op operatorapi.Client, _ []string) error {
@@ -151,11 +141,6 @@ the name that the client chose, and the time of its last token.`,
 	})
 	revoke := &cobra.Command{
 		Use: "revoke ID", Short: "end the access of a client",
-		Long: `
-The client's tokens are invalid at once. Its open streams end within two
-seconds. Code that it runs goes on until its timeout.`,
-		Example: exampleText("codeforge clients revoke K3VDZ7QXA2MB",
-			"codeforge clients revoke K3VDZ7QXA2MB --state /srv/cf/.codeforge"),
 		Args: cobra.ExactArgs(1),
 		RunE: useConnection(e, t.connectOperator, func(ctx context.Context, op operatorapi.Client, args []string) error {
 			err := op.RevokeClient(ctx, args[0])

@@ -29,8 +29,6 @@ const exampleConfig = `{
 func initCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "init", Short: "create apis/ and .env in the working directory",
-		Long:    "Existing files are kept.\n\nExit codes: 0 done; 1 a file could not be written.",
-		Example: exampleText("codeforge init", "CODEFORGE_HOME=/srv/cf codeforge init"),
 	}
 	asJSON := jsonFlag(c.Flags())
 	c.RunE = func(*cobra.Command, []string) error { return initHere(e, *asJSON) }

@@ -29,16 +29,7 @@ var errLoginTime = fmt.Errorf("the login was not finished within %s; run it agai
 func loginCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "login NAME", Short: "log in for a credential with oauth2, in a browser",
-		Long: `
-The browser opens at the provider, and returns to a port of 127.0.0.1. Over ssh,
-for instance, that cannot work. Then use --device, if the provider supports it,
-or --paste, with which the browser may end at a page that does not exist.
-
-The token goes only to the proxy: neither this command nor mcp-server sees it.
-
-Exit codes: 0 logged in; 1 not logged in; 2 wrong command line.`,
-		Example: exampleText("codeforge login GMAIL_TOKEN", "codeforge login GMAIL_TOKEN --device"),
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 	}
 	o := loginOptions{target: targetFlags(c.Flags())}
 	o.addFlags(c)

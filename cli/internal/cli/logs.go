@@ -22,13 +22,6 @@ import (
 func logsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "logs", Short: "show exchanges with APIs, one line each",
-		Long: `
-CodeForge keeps exchanges with the runs: see codeforge runs. The daemons' log is
-log/codeforge.log in the state directory. In Docker, docker compose logs shows
-it.
-
-Exit codes: 0 shown; 1 there is no log to show, or no exchange of that run.`,
-		Example: exampleText("codeforge logs --follow", "codeforge logs -n 20 --since 1h"),
 	}
 	o := logsOptions{target: targetFlags(c.Flags())}
 	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "show new exchanges until Ctrl-C")
@@ -198,10 +191,7 @@ func (o logsOptions) printExchange(w io.Writer, p textPainter, x proxyapi.Exchan
 func receiptCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "receipt [RUN]", Short: "show the exchanges of one run",
-		Long: "RUN is the id of a run, or a prefix of it (default: the last run).\n\n" +
-			"Exit codes: 0 shown; 1 there is no record of that run.",
-		Example: exampleText("codeforge receipt", "codeforge receipt rv4zisnvj5vxy --json"),
-		Args:    cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = useConnection(e, t.connectOperator, func(ctx context.Context, rec operatorapi.Client, args []string) error {

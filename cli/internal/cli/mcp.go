@@ -17,9 +17,7 @@ import (
 )
 
 func mcpCommand(e *Env) *cobra.Command {
-	c := groupCommand("mcp", "add, import, look at, log in at, call and approve MCP servers",
-		"Exit codes: 0 done; 1 it failed, or something waits for you;\n2 wrong command line.",
-		"codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server", "codeforge mcp list")
+	c := groupCommand("mcp", "add, import, look at, log in at, call and approve MCP servers")
 	flags := c.PersistentFlags()
 	o := &mcpOptions{}
 	o.target = serverTarget{flags: flags, state: stateFlag(flags)}
@@ -29,32 +27,21 @@ func mcpCommand(e *Env) *cobra.Command {
 	flags.BoolVar(&o.json, "json", false, "print JSON")
 	importFile := &cobra.Command{
 		Use: "import FILE", Short: "show the servers of another program's file as APIs, or write them",
-		Long: `
-FILE may also be claude, claude-desktop, cursor or vscode. With --write the
-servers are written, switched off.`,
-		Example: exampleText("codeforge mcp import .mcp.json", "codeforge mcp import claude-desktop --write --clients"),
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(c *cobra.Command, a []string) error { return o.importFile(c.Context(), e, a[0]) },
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, a []string) error { return o.importFile(c.Context(), e, a[0]) },
 	}
 	importFile.Flags().StringSliceVar(&o.only, "only", nil, "only the servers of these `NAMES`, separated by commas")
 	importFile.Flags().BoolVar(&o.clients, "clients", false,
 		"leave only CodeForge in the file, and a copy of the file in apis/.backup")
 	importFile.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
 	login := nameCommand(e, "mcp login", "log in at a remote server that was added with --oauth", o.logIn)
-	login.Example = exampleText("codeforge mcp login linear", "codeforge mcp login linear --device")
 	o.login.addFlags(login)
 	call := &cobra.Command{
 		Use: "call NAME TOOL [JSON]", Short: "call a tool as code would, in the sandbox",
-		Long: "JSON is the arguments, or - for standard input.",
-		Example: exampleText(`codeforge mcp call everything echo '{"message": "hi"}'`,
-			"codeforge mcp call notion API-get-self"),
 		Args: cobra.RangeArgs(2, 3), ValidArgsFunction: completeNames(e),
 		RunE: func(c *cobra.Command, a []string) error { return o.callTool(c.Context(), e, a[0], a[1], a[2:]) },
 	}
 	test := nameCommand(e, "mcp test", "start a server again, call a tool and say what failed", o.testServer)
-	test.Long = "It shows hosts that the server wants and that are not in its \"domains\"."
-	test.Example = exampleText("codeforge mcp test notion",
-		`codeforge mcp test acme --tool search --arguments '{"q": "x"}'`)
 	test.Flags().StringVar(&o.tool, "tool", "", "also call the tool of this `NAME`, with the arguments of --arguments")
 	test.Flags().StringVar(&o.arguments, "arguments", "{}", "`JSON` for the tool")
 	test.Flags().BoolVar(&o.write, "write", false, "write what is shown, without confirmation")
@@ -63,8 +50,7 @@ servers are written, switched off.`,
 	c.AddCommand(o.addCommand(e), importFile, login,
 		&cobra.Command{
 			Use: "list", Short: "list every server, with its state in the running CodeForge",
-			Example: exampleText("codeforge mcp list", "codeforge mcp list --json"),
-			RunE:    func(c *cobra.Command, _ []string) error { return o.listServers(c.Context(), e) },
+			RunE: func(c *cobra.Command, _ []string) error { return o.listServers(c.Context(), e) },
 		},
 		nameCommand(e, "mcp tools", "list a server's tools as a model sees them", o.listTools),
 		call, test, approve,
@@ -77,15 +63,6 @@ servers are written, switched off.`,
 func (o *mcpOptions) addCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add NAME [-- COMMAND...]", Short: "write apis/NAME/config.json for a server",
-		Long: `
-After --, write the command with which other programs start the server. --url
-names a remote server instead, with --oauth if it needs a login. A package gets
-an exact version. Keys become credentials. The command prompts for missing keys
-without echo, or reads them as lines from standard input.`,
-		Example: exampleText("codeforge mcp add notion -- npx -y @notionhq/notion-mcp-server",
-			"codeforge mcp add linear --url https://mcp.linear.app/mcp \\\n      --header 'Authorization: Bearer ${LINEAR_KEY}'",
-			"codeforge mcp add linear --oauth --url https://mcp.linear.app/mcp",
-			"codeforge mcp add acme --env ACME_API_KEY --domain api.acme.com \\\n      -- npx -y acme-mcp@1.2.3 --read-only"),
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, a []string) error { return o.addServer(c.Context(), e, a[0], a[1:]) },
 	}

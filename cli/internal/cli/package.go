@@ -30,33 +30,23 @@ type packageOptions struct {
 }
 
 func packageCommand(e *Env) *cobra.Command {
-	c := groupCommand("package", "pin packages of npm and PyPI that code may import", `
-The list is in apis/packages.json. The running CodeForge installs the packages
-once, without their scripts. TypeScript imports those of npm as "npm:NAME", and
-Python imports those of PyPI as usual.
-
-Exit codes: 0 done; 1 it failed; 2 wrong command line.`,
-		"codeforge package add npm:stripe@18.1.0 pypi:httpx@0.28.1", "codeforge package list")
+	c := groupCommand("package", "pin packages of npm and PyPI that code may import")
 	flags := c.PersistentFlags()
 	o := &packageOptions{target: targetFlags(flags)}
 	flags.StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")
 	list := &cobra.Command{
 		Use: "list", Short: "list the packages, and those that are installed",
-		Example: exampleText("codeforge package list", "codeforge package list --json"),
-		RunE:    func(c *cobra.Command, _ []string) error { return o.list(c.Context(), e) },
+		RunE: func(c *cobra.Command, _ []string) error { return o.list(c.Context(), e) },
 	}
 	list.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	c.AddCommand(&cobra.Command{
 		Use: "add npm:NAME[@VERSION]|pypi:NAME[@VERSION]...", Short: "pin packages; without a version, the newest",
-		Example: exampleText("codeforge package add npm:stripe@18.1.0", "codeforge package add npm:@slack/web-api npm:zod@4",
-			"codeforge package add pypi:pandas"),
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, pins []string) error { return o.add(c.Context(), e, pins) },
 	}, list, &cobra.Command{
 		Use: "rm npm:NAME|pypi:NAME...", Short: "remove packages from the list",
-		Example: exampleText("codeforge package rm npm:stripe", "codeforge package rm npm:@slack/web-api pypi:httpx"),
-		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(c *cobra.Command, names []string) error { return o.remove(c.Context(), e, names) },
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, names []string) error { return o.remove(c.Context(), e, names) },
 	})
 	return c
 }

@@ -17,13 +17,6 @@ import (
 func plansCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "plans", Short: "list the plans of dry runs",
-		Long: `
-A dry run (execute_code with dry_run, or codeforge run --dry-run) sends only
-reads. Its writes are a plan, which you can approve once within 15 minutes,
-unless the configuration changes.
-
-Exit codes: 0 listed; 1 CodeForge does not run.`,
-		Example: exampleText("codeforge plans", "codeforge plans --json"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, _ []string) error {
@@ -37,20 +30,12 @@ Exit codes: 0 listed; 1 CodeForge does not run.`,
 }
 
 func planCommand(e *Env) *cobra.Command {
-	c := groupCommand("plan", "show a plan of a dry run, and approve or refuse it", `
-CodeForge sends each step as shown, with credentials instead of their names, if
-the rules then permit it. If the run had read the object that a step changes,
-CodeForge first reads that object again. The first step without success ends the
-plan.
-
-Exit codes: 0 done; 1 a step had no success, or the plan can no longer be
-decided, or CodeForge does not run; 2 wrong command line.`,
-		"codeforge plan show mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5")
+	c := groupCommand("plan", "show a plan of a dry run, and approve or refuse it")
 	t, asJSON := targetFlags(c.PersistentFlags()), jsonFlag(c.PersistentFlags())
 	steps := new(string)
-	verb := func(name, short, example string) *cobra.Command {
+	verb := func(name, short string) *cobra.Command {
 		return &cobra.Command{
-			Use: name + " ID", Short: short, Example: example, Args: cobra.ExactArgs(1),
+			Use: name + " ID", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
 				chosen, err := parseSteps(*steps)
 				if err != nil {
@@ -62,14 +47,11 @@ decided, or CodeForge does not run; 2 wrong command line.`,
 			},
 		}
 	}
-	approve := verb("approve", "send all or some steps in order, and show the answers",
-		exampleText("codeforge plan approve mzxw6ytb", "codeforge plan approve mzxw6ytb --steps 1-3,5"))
+	approve := verb("approve", "send all or some steps in order, and show the answers")
 	approve.Flags().StringVar(steps, "steps", "", "`STEPS` to send, such as 1-3,5 (default: all)")
-	c.AddCommand(verb("show", "show each request with its headers, its body and what it changes",
-		exampleText("codeforge plan show mzxw6ytb", "codeforge plan show mzxw6ytb --json")),
+	c.AddCommand(verb("show", "show each request with its headers, its body and what it changes"),
 		approve,
-		verb("refuse", "refuse the plan, so that no step is sent",
-			exampleText("codeforge plan refuse mzxw6ytb", "codeforge plan refuse mzxw6ytb --json")))
+		verb("refuse", "refuse the plan, so that no step is sent"))
 	return c
 }
 

@@ -24,25 +24,7 @@ import (
 func runCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "run FILE [ARG...]", Short: "run a script as a model would, through MCP",
-		Long: `
-FILE is TypeScript, or Python if its name ends in .py. It may be - for standard
-input; -e CODE replaces it. Only this file is sent. If your own script imports
-modules, pipe the output of deno bundle into codeforge run -. First read a
-model's script: deno bundle includes any file that it imports. Arguments after
-FILE are Deno.args of a script in TypeScript; put -- before its flags.
-
-The script alone sees each --file as /files/NAME. If standard input is not a
-terminal, a script that contains "stdin" or "input(" gets it. Files and standard
-input have at most 16 MiB together.
-
-The script's standard output and standard error go to yours. If the script
-failed, both go to standard error. Notes and the receipt always go to standard
-error.
-
-Exit codes: those of the script; 124 it reached its time limit; 125 it could not
-be run; 130 interrupted; 2 wrong command line.`,
-		Example: exampleText("codeforge run repos.ts --receipt", "codeforge run -e 'console.log(Deno.args[0])' -- hello"),
-		Args:    cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs,
 	}
 	t := targetFlags(c.Flags())
 	code := c.Flags().StringP("eval", "e", "", "run `CODE` instead of a file")

@@ -26,17 +26,6 @@ var runStates = []string{
 func runsCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "runs", Short: "list and search the stored runs",
-		Long: `
-The latest run comes last. --grep finds runs by words of their code, output and
-URLs, or by the beginnings of words. --status is ok, failed, stopped, frozen,
-lost, running, waiting, or denied, for runs with a refused request.
-
-HISTORY in .env is full, receipts or off. CodeForge deletes code and output
-after 7 days, the rest of a run after 90.
-
-Exit codes: 0 done; 1 HISTORY is off, or there is no such run; 2 wrong command
-line.`,
-		Example: exampleText("codeforge runs --since 2h --status failed", "codeforge runs --grep invoices --json"),
 	}
 	o := &runsOptions{target: targetFlags(c.PersistentFlags())}
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
@@ -61,7 +50,6 @@ line.`,
 	c.RunE = onRecord(o.listRuns)
 	remove := &cobra.Command{
 		Use: "rm RUN...", Short: "delete runs, once you confirm; with --all every run",
-		Example: exampleText("codeforge runs rm rv4zisnvj5vxy", "codeforge runs rm --all --yes"),
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 != o.all {
 				return errors.New("want runs, or --all")
@@ -74,18 +62,12 @@ line.`,
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
 	files := &cobra.Command{
 		Use: "files RUN", Short: "list the files of a run; with --out save them",
-		Long: `
-RUN is an id or a prefix of it. Files are those that code wrote to /out, and the
-images and sounds that it passed to show. CodeForge deletes them after 7 days.`,
-		Example: exampleText("codeforge runs files rv4", "codeforge runs files rv4 --out results"),
-		Args:    cobra.ExactArgs(1), RunE: onRecord(o.printRunFiles),
+		Args: cobra.ExactArgs(1), RunE: onRecord(o.printRunFiles),
 	}
 	files.Flags().StringVar(&o.out, "out", "", "save the files in the folder `DIR`")
 	c.AddCommand(files, &cobra.Command{
 		Use: "show RUN", Short: "show a run: its code, its output, and its exchanges",
-		Long:    "RUN is an id or a prefix of it.",
-		Example: exampleText("codeforge runs show rv4zisnvj5vxy", "codeforge runs show rv4 --json"),
-		Args:    cobra.ExactArgs(1), RunE: onRecord(o.showRuns),
+		Args: cobra.ExactArgs(1), RunE: onRecord(o.showRuns),
 	}, remove)
 	return c
 }

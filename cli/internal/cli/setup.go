@@ -31,15 +31,6 @@ import (
 func setupCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "setup", Short: "add APIs in a browser, as api add does on a terminal",
-		Long: `
-Prints an address of this machine, which works in one browser. The page writes
-the same files as codeforge api add. It ends with its button Done, after 15
-minutes without a request, or with Ctrl-C.
-
-Over ssh, forward the port of the address under the same number.
-
-Exit codes: 0 done; 1 the page could not be served, or was not used in time.`,
-		Example: exampleText("codeforge setup", "codeforge setup --apis apis"),
 	}
 	s := setupPage{e: e, target: targetFlags(c.Flags())}
 	c.Flags().StringVar(&s.apis, "apis", "apis", "`DIR` of the APIs")

@@ -16,19 +16,13 @@ import (
 )
 
 func skillsCommand(e *Env) *cobra.Command {
-	c := groupCommand("skills", "list, show, delete or export the skills that models saved", `
-Models write skills: read one before you run it elsewhere.
-
-Exit codes: 0 done; 1 there is no such skill, or no server; 2 wrong command
-line.`,
-		"codeforge skills list", "codeforge skills show github-report")
+	c := groupCommand("skills", "list, show, delete or export the skills that models saved")
 	t := targetFlags(c.PersistentFlags())
 	connected := func(run func(context.Context, *mcpclient.Session, []string) error) func(*cobra.Command, []string) error {
 		return useConnection(e, t.openSession, run)
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "list the skills of the running CodeForge",
-		Example: exampleText("codeforge skills list", "codeforge skills list --json"),
 	}
 	asJSON := jsonFlag(list.Flags())
 	list.RunE = connected(func(ctx context.Context, s *mcpclient.Session, _ []string) error {
@@ -36,8 +30,7 @@ line.`,
 	})
 	show := &cobra.Command{
 		Use: "show NAME", Short: "print the source of a skill, in TypeScript or Python",
-		Example: exampleText("codeforge skills show github-report", "codeforge skills show github-report >report.ts"),
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: connected(func(ctx context.Context, s *mcpclient.Session, names []string) error {
 			text, err := s.ReadSource(ctx, names[0])
 			if err == nil {
@@ -48,8 +41,7 @@ line.`,
 	}
 	remove := &cobra.Command{
 		Use: "rm NAME...", Short: "delete skills, once you confirm",
-		Example: exampleText("codeforge skills rm github-report", "codeforge skills rm old older --yes"),
-		Args:    cobra.MinimumNArgs(1),
+		Args: cobra.MinimumNArgs(1),
 	}
 	yes := remove.Flags().Bool("yes", false, "delete without confirmation")
 	remove.RunE = func(c *cobra.Command, names []string) error {
@@ -64,8 +56,7 @@ line.`,
 	}
 	export := &cobra.Command{
 		Use: "export DIR", Short: "copy every skill to a file in DIR",
-		Example: exampleText("codeforge skills export backup", "codeforge skills export backup --force"),
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 	}
 	force := export.Flags().Bool("force", false, "overwrite existing files")
 	export.RunE = connected(func(ctx context.Context, s *mcpclient.Session, args []string) error {

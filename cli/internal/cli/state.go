@@ -12,20 +12,9 @@ import (
 )
 
 func stateCommand(e *Env) *cobra.Command {
-	c := groupCommand("state", "copy runs, skills and alarms between files and Postgres",
-		"Exit codes: 0 done; 1 not everything was copied; 2 wrong command line.",
-		"codeforge state move postgres", "codeforge state move sqlite")
+	c := groupCommand("state", "copy runs, skills and alarms between files and Postgres")
 	move := &cobra.Command{
 		Use: "move postgres|sqlite", Short: "copy the state into Postgres or into files",
-		Long: `
-postgres copies the state directory into the Postgres of DATABASE_URL. sqlite
-copies that Postgres into the state directory.
-
-Stop CodeForge first. The target must have no runs. The source stays as it is.
-In Docker: docker compose run --rm --no-deps mcp-server move postgres
-
-Exit codes: 0 done; 1 not everything was copied; 2 wrong command line.`,
-		Example:   exampleText("codeforge state move postgres", "codeforge state move sqlite"),
 		ValidArgs: []string{"postgres", "sqlite"},
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 	}

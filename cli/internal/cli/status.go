@@ -41,8 +41,6 @@ type statusOutput struct {
 func statusCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status", Short: "show whether CodeForge is running, and how to connect",
-		Long:    "Exit codes: 0 it is running and ready; 1 it is not.",
-		Example: exampleText("codeforge status", "codeforge status --json"),
 	}
 	t, asJSON := targetFlags(c.Flags()), jsonFlag(c.Flags())
 	c.RunE = func(cmd *cobra.Command, _ []string) error {

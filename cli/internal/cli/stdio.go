@@ -9,13 +9,6 @@ import (
 func stdioCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "stdio", Short: "speak MCP on standard input and output",
-		Long: `
-stdio is for clients that start a program. It connects to the CodeForge of the
-state directory, or at the URL. It does not start CodeForge.
-
-Exit codes: 0 the client or the server closed the connection; 1 there is no
-server.`,
-		Example: exampleText("codeforge stdio", "docker exec -i codeforge-mcp-server-1 codeforge stdio"),
 	}
 	t := targetFlags(c.Flags())
 	c.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -32,14 +32,6 @@ console.log(Object.fromEntries(temperatures));
 func tryCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "try", Short: "see a first result: code that calls an API without a key",
-		Long: `
-Adds the weather API open-meteo to apis/ if it is missing. Then shows a
-question, code that answers it, the result and the receipt. CodeForge must run,
-and the machine needs the internet. codeforge api rm open-meteo removes the API.
-
-Exit codes: 0 done; 124 the code reached its time limit; 125 it could not be
-run; 1 the API could not be added, or the code failed; 2 wrong command line.`,
-		Example: exampleText("codeforge try", "codeforge try --state .codeforge"),
 	}
 	o := apiOptions{vars: map[string]string{}, target: targetFlags(c.Flags())}
 	c.Flags().StringVar(&o.apis, "apis", "apis", "`DIR` of the APIs")

@@ -34,15 +34,6 @@ type upOptions struct {
 func upCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use: "up", Short: "start CodeForge on this machine, without Docker",
-		Long: `
-up stays in the foreground until Ctrl-C; --detach returns when CodeForge is
-ready. Settings come from the environment, then from .env beside apis/. If no
-folder from here upwards has apis/, up creates and uses ~/codeforge. If it
-already runs on the state directory, up prints how to connect.
-
-Exit codes: 0 stopped, started with --detach, or already running; 1 it could not
-start, or a part of it failed.`,
-		Example: exampleText("codeforge up --detach", "MCP_PORT=8090 codeforge up"),
 	}
 	var o upOptions
 	flags := c.Flags()

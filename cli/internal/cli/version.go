@@ -11,9 +11,7 @@ import (
 )
 
 func versionCommand(e *Env) *cobra.Command {
-	c := &cobra.Command{
-		Use: "version", Short: "print the version", Example: exampleText("codeforge version", "codeforge version --json"),
-	}
+	c := &cobra.Command{Use: "version", Short: "print the version"}
 	asJSON := jsonFlag(c.Flags())
 	c.RunE = func(*cobra.Command, []string) error {
 		return printValue(e, *asJSON, map[string]string{
