@@ -76,7 +76,7 @@
   });
 }
 
-// show(pathOrBytes) adds an image or a sound to the answer of execute_code. mcp-server checks the data.
+// show adds an image or a sound to the answer of execute_code. mcp-server checks the data.
 {
   let files = 0, bytes = 0;
   const show = (what) => {

@@ -44,7 +44,7 @@ func checkVersions(ctx context.Context, c Config) []Finding {
 	case 0:
 		out = append(out, newOK("binaries", "all in "+bin))
 	case 3: // Docker mode leaves the folder like this
-		out = append(out, newSkip("binaries", "none of embedded mode in "+bin+"; make build makes them"))
+		out = append(out, newSkip("binaries", "those of embedded mode are not in "+bin+"; make build makes them"))
 		if c.Deno == "" {
 			return out
 		}
