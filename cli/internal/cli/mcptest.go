@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	_ "embed" // mcptest.js
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,20 +122,9 @@ func (o *mcpOptions) testServer(ctx context.Context, e *Env, name string) error 
 
 // tryExpression lists the tools and calls one: the requested one, else the first that claims to change nothing and
 // needs no argument.
-const tryExpression = `(async () => {
-  const late = new Promise((_, no) => setTimeout(() => no(new Error("no answer within 45 seconds")), 45_000));
-  const tools = await Promise.race([mcp[name].$tools(), late]);
-  const pick = tool || tools.find((t) => t.annotations?.readOnlyHint && !t.inputSchema?.required?.length)?.name;
-  const got = { tools: tools.length, called: pick ?? "", failed: "" };
-  if (pick) {
-    try {
-      await Promise.race([mcp[name][pick](args), late]);
-    } catch (e) {
-      got.failed = String(e.message ?? e).slice(0, 2000);
-    }
-  }
-  return got;
-})().finally(() => setTimeout(() => Deno.exit(0), 100))`
+//
+//go:embed mcptest.js
+var tryExpression string
 
 // settle is the time in which the server's requests get recorded.
 const settle = time.Second

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	_ "embed" // try.ts
 	"errors"
 	"fmt"
 	"strings"
@@ -15,19 +16,13 @@ import (
 // tryName is the API of the first result. It needs no key, so a new user sees a result at once.
 const tryName = "open-meteo"
 
-// tryPrompt is a question as a user would ask an agent, tryCode the code that an agent writes for it.
-const (
-	tryPrompt = "How warm is it in Berlin and in Tokyo?"
-	tryCode   = `const cities = { Berlin: [52.52, 13.41], Tokyo: [35.68, 139.69] };
-const temperatures = await Promise.all(Object.entries(cities).map(async ([city, [latitude, longitude]]) => {
-  const query = "latitude=" + latitude + "&longitude=" + longitude + "&current=temperature_2m";
-  const answer = await fetch("https://api.open-meteo.com/v1/forecast?" + query);
-  if (!answer.ok) throw new Error(answer.status + " " + await answer.text());
-  return [city, (await answer.json()).current.temperature_2m + " °C"];
-}));
-console.log(Object.fromEntries(temperatures));
-`
-)
+// tryPrompt is a question as a user would ask an agent.
+const tryPrompt = "How warm is it in Berlin and in Tokyo?"
+
+// tryCode is the code that an agent writes for it.
+//
+//go:embed try.ts
+var tryCode string
 
 func tryCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	_ "embed" // checkskills.js, checkskills.py
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -28,23 +29,14 @@ const (
 
 // checker loads skills without running them. It imports each skill after a module that throws. Deno reads and links all
 // modules of a graph before it runs the first one.
-const checker = `for (const name of %s) {
-  try {
-    await import("data:text/javascript," + encodeURIComponent(
-      'import "data:text/javascript,throw null"; import "file:///skills/' + name + '.ts";'));
-  } catch (e) {
-    if (e !== null) console.log(JSON.stringify({ name, reason: String(e?.message ?? e) }));
-  }
-}`
+//
+//go:embed checkskills.js
+var checker string
 
 // pythonChecker compiles skills in Python.
-const pythonChecker = `import json
-for name in %s:
-    try:
-        compile(open("/skills/" + name, "rb").read(), "/skills/" + name, "exec", dont_inherit=True)
-    except Exception as e:
-        print(json.dumps({"name": name, "reason": f"{type(e).__name__}: {e}"}))
-`
+//
+//go:embed checkskills.py
+var pythonChecker string
 
 // loadFailure is one line of a checker's output.
 type loadFailure struct{ Name, Reason string }
@@ -93,9 +85,9 @@ func (s *Surface) remarksOn(ctx context.Context, r execution.RunRequest, checker
 	}
 	stdout := newExcerpt(checkOutput)
 	before := s.skillSnapshot()
-	code := fmt.Sprintf(checker, list)
+	code := fmt.Sprintf("names = %s\n", list) + checker
 	if !r.Language.IsPython() {
-		code += importLines(names)
+		code = "const " + code + importLines(names)
 	}
 	check := execution.RunRequest{
 		Session: r.Session, APIs: r.APIs, Tenant: s.cfg.Tenant, Language: r.Language, Code: code,
