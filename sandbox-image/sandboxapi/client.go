@@ -151,14 +151,9 @@ func callSandboxd[T any](ctx context.Context, c *Client, method, path string, bo
 // base is the start of every request's URL.
 const base = "http://sandboxd"
 
-// Acquire takes a lease on a free slot, preferably a warm one. If all slots are taken, it returns ErrBusy.
-func (c *Client) Acquire(ctx context.Context) (Lease, error) {
-	return c.AcquireFor(ctx, LeaseRequest{})
-}
-
-// AcquireFor is Acquire for a certain run. A lease ahead is valid only while its stream is open: while Stream returns
-// the number that it returned before the call.
-func (c *Client) AcquireFor(ctx context.Context, r LeaseRequest) (Lease, error) {
+// Acquire takes a lease on a free slot, preferably a warm one. If all slots are taken, it returns ErrBusy. A lease
+// ahead is valid only while its stream is open: while StreamNumber returns the number that it returned before the call.
+func (c *Client) Acquire(ctx context.Context, r LeaseRequest) (Lease, error) {
 	return callSandboxd[Lease](ctx, c, http.MethodPost, "/v1/leases", r)
 }
 

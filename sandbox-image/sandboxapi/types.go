@@ -419,7 +419,6 @@ type Stats struct {
 	ServersLeased int    `json:"servers_leased"`
 	ServersMemory int64  `json:"servers_memory"`
 	Runs          uint64 `json:"runs"`
-	WarmRuns      uint64 `json:"warm_runs"`
 	// Generation is the newest generation.
 	Generation uint64 `json:"generation"`
 }

@@ -613,7 +613,7 @@ func TestSentAtEnd(t *testing.T) {
 		Sent: func(list []proxyapi.Exchange) { sent = append(sent, list...) },
 	}
 	t.Cleanup(func() { _ = l.Client.Close(); l.Control.Close() })
-	lease, err := l.Client.Acquire(t.Context())
+	lease, err := l.Client.Acquire(t.Context(), sandboxapi.LeaseRequest{})
 	testkit.Must(t, err)
 	testkit.Must(t, l.Control.RegisterRun(t.Context(), lease.Slot, proxyapi.Registration{
 		Generation: lease.Generation, Run: proxyapi.ServerPrefix + "a", Deadline: time.Now().Add(lifeTime),

@@ -223,7 +223,7 @@ func (e *Executor) runWithLease(ctx context.Context, r RunRequest, closed bool, 
 	if r.Tenant != nil {
 		turn.Share, turn.Folders = r.Tenant.Share, r.Tenant.Folders
 	}
-	l, waited, err := e.cfg.Queue.AcquireFor(ctx, turn)
+	l, waited, err := e.cfg.Queue.Acquire(ctx, turn)
 	o.Waited += waited
 	if err != nil {
 		return fmt.Errorf("getting a slot: %w", err)

@@ -144,8 +144,8 @@ type Turn struct {
 	Share *Share
 }
 
-// AcquireFor is Acquire for a certain kind of run.
-func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.SlotLease, time.Duration, error) {
+// Acquire waits for a slot for a run of this kind. It returns how long it waited.
+func (q *Queue) Acquire(ctx context.Context, t Turn) (sandbox.SlotLease, time.Duration, error) {
 	start := time.Now()
 	limited, cancel := context.WithTimeout(ctx, q.cfg.MaxWait)
 	defer cancel()
@@ -170,7 +170,7 @@ func (q *Queue) AcquireFor(ctx context.Context, t Turn) (sandbox.SlotLease, time
 	return l, time.Since(start), nil
 }
 
-// acquireInShare is AcquireFor within the tenant's share. limited is ctx with a deadline MaxWait after the start.
+// acquireInShare is Acquire within the tenant's share. limited is ctx with a deadline MaxWait after the start.
 func (q *Queue) acquireInShare(ctx, limited context.Context, turn Turn, start time.Time) (sandbox.SlotLease, error) {
 	request := sandboxapi.LeaseRequest{
 		Language: turn.Language, Private: turn.Private || turn.Share != nil, Folders: turn.Folders,

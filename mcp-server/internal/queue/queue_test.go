@@ -32,7 +32,7 @@ func newQueue(t *testing.T, slots int, cfg queue.Config) (*queue.Queue, *fakepee
 
 func acquire(t *testing.T, q *queue.Queue, session string) sandbox.SlotLease {
 	t.Helper()
-	l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: session})
+	l, _, err := q.Acquire(t.Context(), queue.Turn{Session: session})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestFairness(t *testing.T) {
 	enter := func(session string) {
 		n := q.CountWaiting()
 		done.Go(func() {
-			l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: session})
+			l, _, err := q.Acquire(t.Context(), queue.Turn{Session: session})
 			if err != nil {
 				t.Error(err)
 				return
@@ -128,17 +128,17 @@ func TestBounds(t *testing.T) {
 	for i := range 3 {
 		session := fmt.Sprint("s", i/2)
 		go func() {
-			_, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: session})
+			_, _, err := q.Acquire(t.Context(), queue.Turn{Session: session})
 			results <- err
 		}()
 		waiting(t, q, i+1)
 		if i == 1 { // the session has its most, and the queue has room
-			if _, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: session}); !errors.As(err, &busy) || busy.Waited != 0 || busy.Waiting != 2 {
+			if _, _, err := q.Acquire(t.Context(), queue.Turn{Session: session}); !errors.As(err, &busy) || busy.Waited != 0 || busy.Waiting != 2 {
 				t.Errorf("a third run of a session: %v, want busy without waiting", err)
 			}
 		}
 	}
-	if _, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "s9"}); !errors.As(err, &busy) || busy.Waiting != 3 {
+	if _, _, err := q.Acquire(t.Context(), queue.Turn{Session: "s9"}); !errors.As(err, &busy) || busy.Waiting != 3 {
 		t.Errorf("a fourth run: %v, want busy with 3 waiting", err)
 	}
 	for range 3 {
@@ -159,7 +159,7 @@ func TestGivingUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			l, _, err := q.AcquireFor(ctx, queue.Turn{Session: "other"})
+			l, _, err := q.Acquire(ctx, queue.Turn{Session: "other"})
 			if err == nil {
 				q.ReleaseLease(l)
 			}
@@ -186,7 +186,7 @@ func TestCloseRefusesWaiting(t *testing.T) {
 	ended := make(chan error, 4)
 	for n := range cap(ended) {
 		go func() {
-			_, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: []string{"other", "third"}[n%2]})
+			_, _, err := q.Acquire(t.Context(), queue.Turn{Session: []string{"other", "third"}[n%2]})
 			ended <- err
 		}()
 	}
@@ -198,7 +198,7 @@ func TestCloseRefusesWaiting(t *testing.T) {
 			t.Errorf("a waiting run got a lease of a closed queue, or waited to the end: %v", err)
 		}
 	}
-	if _, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "other"}); err == nil || errors.As(err, &busy) || q.CountWaiting() != 0 {
+	if _, _, err := q.Acquire(t.Context(), queue.Turn{Session: "other"}); err == nil || errors.As(err, &busy) || q.CountWaiting() != 0 {
 		t.Errorf("a closed queue gave a lease, or kept the run waiting: %v, %d wait", err, q.CountWaiting())
 	}
 }
@@ -310,7 +310,7 @@ func TestAheadForOthers(t *testing.T) {
 	q.ReleaseLease(acquire(t, q, "x"))
 	testkit.WaitFor(t, func() bool { return slices.Contains(s.Journal(), "lease 2") })
 	for _, want := range []uint64{3, 2} {
-		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Language: sandboxapi.LanguagePython})
+		l, _, err := q.Acquire(t.Context(), queue.Turn{Session: "x", Language: sandboxapi.LanguagePython})
 		if testkit.Must(t, err); l.Generation != want || l.Private {
 			t.Errorf("lease %+v, want generation %d", l, want)
 		}
@@ -318,7 +318,7 @@ func TestAheadForOthers(t *testing.T) {
 	q, s = newAhead(t, 3)
 	q.ReleaseLease(acquire(t, q, "x"))
 	testkit.WaitFor(t, func() bool { return slices.Contains(s.Journal(), "lease 2") })
-	l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "x", Private: true})
+	l, _, err := q.Acquire(t.Context(), queue.Turn{Session: "x", Private: true})
 	if testkit.Must(t, err); !l.Private || l.Generation == 2 {
 		t.Errorf("lease %+v for a private run", l)
 	}
@@ -342,7 +342,7 @@ func TestLateLease(t *testing.T) {
 	client := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial})
 	defer client.Close()
 	q := queue.New(queue.Config{Source: lateSource{&sandbox.Sandbox{Runs: client}, cancel}})
-	l, _, err := q.AcquireFor(ctx, queue.Turn{Session: "x"})
+	l, _, err := q.Acquire(ctx, queue.Turn{Session: "x"})
 	if !errors.Is(err, context.Canceled) || l.Of != nil {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -361,7 +361,7 @@ func TestAheadCrowd(t *testing.T) {
 	for n := range 12 {
 		done.Go(func() {
 			for range 50 {
-				l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: fmt.Sprint(n % 4)})
+				l, _, err := q.Acquire(t.Context(), queue.Turn{Session: fmt.Sprint(n % 4)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -395,7 +395,7 @@ func TestShare(t *testing.T) {
 	q, _ := newQueue(t, 2, queue.Config{MaxWait: 20 * time.Second, MaxWaiting: 1, MaxPerSession: 1})
 	a, b := queue.NewShare("a", 2, 3), queue.NewShare("b", 2, 3)
 	of := func(s *queue.Share) (sandbox.SlotLease, error) {
-		l, _, err := q.AcquireFor(t.Context(), queue.Turn{Session: "s", Share: s})
+		l, _, err := q.Acquire(t.Context(), queue.Turn{Session: "s", Share: s})
 		return l, err
 	}
 	var held []sandbox.SlotLease

@@ -40,7 +40,7 @@ type SlotLease struct {
 // Acquire implements Source. A lease ahead is valid as long as IsValid returns true.
 func (s *Sandbox) Acquire(ctx context.Context, r sandboxapi.LeaseRequest) (SlotLease, error) {
 	stream := s.Runs.StreamNumber()
-	l, err := s.Runs.AcquireFor(ctx, r)
+	l, err := s.Runs.Acquire(ctx, r)
 	return SlotLease{Lease: l, Of: s, Private: r.Private, Folders: r.Folders, stream: stream}, err
 }
 

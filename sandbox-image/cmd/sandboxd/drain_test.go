@@ -14,7 +14,7 @@ func TestDrain(t *testing.T) {
 	for drain, reason := range map[string]sandboxapi.Reason{"1m": sandboxapi.Exited, "0s": sandboxapi.Cancelled} {
 		t.Run(drain, func(t *testing.T) {
 			w := StartWorld(t, Options{Mode: Container, Args: []string{"--drain", drain}})
-			l, err := w.Client.Acquire(t.Context())
+			l, err := w.Client.Acquire(t.Context(), sandboxapi.LeaseRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestDrain(t *testing.T) {
 			}
 			if reason == sandboxapi.Exited {
 				time.Sleep(200 * time.Millisecond)
-				if _, err := w.Client.Acquire(t.Context()); !errors.Is(err, sandboxapi.ErrBusy) {
+				if _, err := w.Client.Acquire(t.Context(), sandboxapi.LeaseRequest{}); !errors.Is(err, sandboxapi.ErrBusy) {
 					t.Errorf("a lease while it drains: %v", err)
 				}
 			}

@@ -340,7 +340,7 @@ func TestDroppedConnection(t *testing.T) {
 		w := StartWorld(t, o)
 		language := sandboxapi.Language(pick("typescript", "python"))
 		other := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
-		lease, err := other.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Language: language})
+		lease, err := other.Acquire(context.Background(), sandboxapi.LeaseRequest{Language: language})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,7 +381,7 @@ func TestDroppedConnection(t *testing.T) {
 // A reader that stalls blocks no other run, and its own run still ends at its timeout.
 func TestStalledReader(t *testing.T) {
 	w := StartWorld(t, Options{Mode: Root, Slots: 2, Warm: 1})
-	lease, err := w.Client.Acquire(context.Background())
+	lease, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +402,7 @@ func TestStalledReader(t *testing.T) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	for { // the stalled run ends although nobody reads its output
-		l, err := w.Client.Acquire(context.Background())
+		l, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{})
 		if err == nil {
 			_ = w.Client.Release(context.Background(), l.Generation)
 		}

@@ -87,7 +87,7 @@ func TestPrivateLease(t *testing.T) {
 	OneMode(t, func(t *testing.T, m Mode) {
 		w := StartWorld(t, Options{Mode: m, Slots: 1})
 		for _, private := range []bool{false, true} {
-			l, err := w.Client.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Private: private})
+			l, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{Private: private})
 			testkit.Must(t, err)
 			_, err = w.Client.Run(context.Background(), sandboxapi.RunRequest{
 				Generation: l.Generation, Run: "r", Language: sandboxapi.LanguageTypeScript, Code: "1", Private: !private,

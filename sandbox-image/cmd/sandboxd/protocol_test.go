@@ -48,7 +48,7 @@ func raw(t *testing.T, w *World, method, path, contentType, body string) (int, s
 
 func TestBadRequests(t *testing.T) {
 	w := StartWorld(t, Options{Mode: Root, Slots: 1, Warm: 1})
-	lease, err := w.Client.Acquire(context.Background())
+	lease, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestBadRequests(t *testing.T) {
 	if status, _ := raw(t, w, "POST", "/v1/runs", "text/plain", "{}"); status != 415 {
 		t.Errorf("text/plain: %d", status)
 	}
-	if _, err := w.Client.Acquire(context.Background()); !errors.Is(err, sandboxapi.ErrBusy) {
+	if _, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{}); !errors.Is(err, sandboxapi.ErrBusy) {
 		t.Errorf("a second lease: %v", err)
 	}
 	if err := w.Client.Release(context.Background(), lease.Generation); err != nil {
@@ -114,7 +114,7 @@ func TestBadRequests(t *testing.T) {
 func TestLeases(t *testing.T) {
 	w := StartWorld(t, Options{Mode: Container, Slots: 1, Warm: 1})
 	ctx := context.Background()
-	lease, err := w.Client.Acquire(ctx)
+	lease, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestLeases(t *testing.T) {
 	if _, err := w.Client.Run(ctx, req, func(sandboxapi.Event) {}); !errors.Is(err, sandboxapi.ErrLeaseGone) {
 		t.Errorf("a second run: %v", err)
 	}
-	if _, err := w.Client.Acquire(ctx); !errors.Is(err, sandboxapi.ErrBusy) {
+	if _, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{}); !errors.Is(err, sandboxapi.ErrBusy) {
 		t.Errorf("the slot of a lease whose run has ended: %v", err)
 	}
 	if err := w.Client.Release(ctx, lease.Generation); err != nil {
@@ -137,7 +137,7 @@ func TestLeases(t *testing.T) {
 	if err := w.Client.Release(ctx, lease.Generation); !errors.Is(err, sandboxapi.ErrLeaseGone) {
 		t.Errorf("a second release: %v", err)
 	}
-	next, err := w.Client.Acquire(ctx)
+	next, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{})
 	if err != nil || next.Generation <= lease.Generation {
 		t.Errorf("%+v %v", next, err)
 	}
@@ -147,10 +147,10 @@ func TestLeases(t *testing.T) {
 func TestNoLeaseAhead(t *testing.T) {
 	OneMode(t, func(t *testing.T, m Mode) {
 		w := StartWorld(t, Options{Mode: m, Slots: 3})
-		if l, err := w.Client.AcquireFor(context.Background(), sandboxapi.LeaseRequest{Ahead: true}); !errors.Is(err, sandboxapi.ErrBusy) {
+		if l, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{Ahead: true}); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
-		if _, err := w.Client.Acquire(context.Background()); err != nil {
+		if _, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -186,19 +186,19 @@ func TestLeaseAhead(t *testing.T) {
 			}
 		}
 		awaitWarm(t, w, 1)
-		first, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true})
+		first, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stats(sandboxapi.Stats{Ahead: 1, Warm: 1})
-		second, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true})
+		second, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true})
 		if err != nil || second.Slot == first.Slot {
 			t.Fatalf("%+v %v", second, err)
 		}
-		if l, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true}); !errors.Is(err, sandboxapi.ErrBusy) {
+		if l, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true}); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Fatalf("the last slot: %+v %v", l, err)
 		}
-		third, err := w.Client.Acquire(ctx)
+		third, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{})
 		if err != nil || third.Slot == first.Slot || third.Slot == second.Slot {
 			t.Fatalf("%+v %v", third, err)
 		}
@@ -219,7 +219,7 @@ func TestLeaseAhead(t *testing.T) {
 		}
 		// A lease on a seat without a warm interpreter: the next one is started there.
 		for range 2 {
-			l, err := w.Client.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true})
+			l, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +232,7 @@ func TestLeaseAhead(t *testing.T) {
 			}
 		}
 		other := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: w.Dial})
-		if _, err := other.AcquireFor(ctx, sandboxapi.LeaseRequest{Ahead: true}); err != nil {
+		if _, err := other.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true}); err != nil {
 			t.Error(err)
 		}
 		stats(sandboxapi.Stats{Ahead: 1, Warm: 1})
@@ -249,7 +249,7 @@ func TestPermissionsChange(t *testing.T) {
 		if r := w.RunCode(t, ask, testkit.Patience); r.Stdout != "prompt\nprompt\nprompt\n" && r.Stdout != "denied\ndenied\ndenied\n" {
 			t.Errorf("closed: %+v", r)
 		}
-		lease, err := w.Client.Acquire(context.Background())
+		lease, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func TestCAChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitWarm(t, w, 0)
-	if _, err := w.Client.Acquire(context.Background()); !errors.Is(err, sandboxapi.ErrUnready) {
+	if _, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{}); !errors.Is(err, sandboxapi.ErrUnready) {
 		t.Errorf("without a CA: %v", err)
 	}
 	if h, err := w.Client.Health(context.Background()); err != nil || h.Ready || !strings.Contains(h.Problem, "CA") {
@@ -388,7 +388,7 @@ func TestAttach(t *testing.T) {
 			w := StartWorld(t, Options{Mode: Container, Slots: 2, Warm: 1})
 			cmd, client, said := attachAs(t, w, slot.ServiceUID)
 			ctx := context.Background()
-			lease, err := client.Acquire(ctx)
+			lease, err := client.Acquire(ctx, sandboxapi.LeaseRequest{})
 			if err != nil {
 				t.Fatal(err, said)
 			}

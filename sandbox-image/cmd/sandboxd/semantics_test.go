@@ -312,7 +312,7 @@ func TestBytes(t *testing.T) {
 func TestSharedDirectories(t *testing.T) {
 	RunInModes(t, func(t *testing.T, m Mode) {
 		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1})
-		hold, err := w.Client.Acquire(context.Background())
+		hold, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,7 @@ func TestSharedDirectories(t *testing.T) {
 		if first.Exit.Code != 0 {
 			t.Fatal(first.Stderr)
 		}
-		next, err := w.Client.Acquire(context.Background())
+		next, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

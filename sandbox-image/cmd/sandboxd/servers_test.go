@@ -81,11 +81,11 @@ func TestServerPools(t *testing.T) {
 		if l, err := w.Client.AcquireServer(ctx); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
-		run, err := w.Client.Acquire(ctx)
+		run, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{})
 		if err != nil || run.Slot.IsServer() {
 			t.Fatalf("%+v %v", run, err)
 		}
-		if l, err := w.Client.Acquire(ctx); !errors.Is(err, sandboxapi.ErrBusy) {
+		if l, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{}); !errors.Is(err, sandboxapi.ErrBusy) {
 			t.Errorf("%+v %v", l, err)
 		}
 		if _, err := w.Client.StartServer(ctx, run.Generation, sandboxapi.ServerHead{}); err == nil || !strings.Contains(err.Error(), "for a run") {

@@ -166,7 +166,7 @@ func TestRestart(t *testing.T) {
 		w := StartWorld(t, Options{Mode: m, Slots: 2, Warm: 1})
 		last := w.RunCode(t, "console.log(1)", testkit.Patience).Lease.Generation
 		for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-			lease, err := w.Client.Acquire(context.Background())
+			lease, err := w.Client.Acquire(context.Background(), sandboxapi.LeaseRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -327,7 +327,7 @@ func (w *World) TryCode(ctx context.Context, code string, timeout time.Duration)
 	if folders == nil {
 		folders = []string{sandboxapi.AllFolders}
 	}
-	r.Lease, err = w.Client.AcquireFor(context.WithoutCancel(ctx),
+	r.Lease, err = w.Client.Acquire(context.WithoutCancel(ctx),
 		sandboxapi.LeaseRequest{Language: w.Language, Private: w.Private, Folders: folders})
 	if err != nil {
 		return r, err

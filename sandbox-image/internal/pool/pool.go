@@ -90,7 +90,7 @@ type Pool struct {
 	python   pythonState
 	next     runKind // of waiting interpreters: that of the last lease, and pinned as the last run of TypeScript
 
-	runs, warmRuns uint64
+	runs uint64
 }
 
 // runKind are the properties of a run for which an interpreter is prepared.
@@ -285,8 +285,7 @@ func (p *Pool) Stats() sandboxapi.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := sandboxapi.Stats{
-		Slots: len(p.seats), Runs: p.runs, WarmRuns: p.warmRuns,
-		Generation: p.cfg.Generations.Last(),
+		Slots: len(p.seats), Runs: p.runs, Generation: p.cfg.Generations.Last(),
 	}
 	for _, s := range p.seats {
 		if s.quarantine || s.broken != nil {

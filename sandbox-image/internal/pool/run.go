@@ -131,9 +131,6 @@ func (p *Pool) beginRun(
 			s.warm, s.used, s.ahead, s.cancel, s.running, s.pauses = nil, true, false, cancel, done, make(chan bool)
 			s.idle.Stop()
 			p.runs++
-			if w.isUp() {
-				p.warmRuns++
-			}
 			p.refillAfter(busyPause)
 			p.mu.Unlock()
 			return s, w, done, nil
