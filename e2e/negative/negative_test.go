@@ -189,7 +189,7 @@ func groups() []group {
 func inside() map[string][]string {
 	return map[string][]string{
 		"./proxy/internal/control":     {"held-by", "plan-by", "scrub-stored", "proxy-database"},
-		"./proxy/internal/approval":    {"plan-once", "plan-digest", "approval-run", "approval-path", "plan-words"},
+		"./proxy/internal/approval":    {"plan-once", "plan-digest", "approval-run", "approval-path", "plan-words", "plan-type"},
 		"./proxy/internal/egress":      {"server-in-run", "server-calls", "server-hosts", "server-host", "install-credential", "signature", "ledger-required", "etag", "rule-path", "message-framing", "idempotency", "memory-budget", "call-run", "call-tenant", "call-end", "tenant-hosts", "shared-state", "single-sending"},
 		"./proxy/internal/shareddb":    {"database-turns"},
 		"./internal/dialguard":         {"database-address"},

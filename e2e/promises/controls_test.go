@@ -159,6 +159,7 @@ var promisesOf = map[string][]string{
 	"plan-digest":        {"a-plan-is-what-was-shown"},
 	"plan-once":          {"a-plan-is-what-was-shown"},
 	"plan-words":         {"a-plan-is-what-was-shown"},
+	"plan-type":          {"a-plan-is-what-was-shown"},
 	"pod-address":        {"shared-proxy"},
 	"private-files":      {"tenant-files"},
 	"publish-first":      {"scrubbed-before-use"},

@@ -53,6 +53,12 @@ func TestDisarmed(t *testing.T) {
 			t.Error(got)
 		}
 	})
+	t.Run("plan-type", func(t *testing.T) {
+		t.Setenv("CODEFORGE_DISARM", "plan-type")
+		if got := changesOfForm(t); len(got) != 1 || got[0].After != `"guest"` {
+			t.Errorf("%+v", got)
+		}
+	})
 	t.Run("approval-path", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "approval-path")
 		if !passesOtherPath(t) {

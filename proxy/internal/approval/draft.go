@@ -144,7 +144,7 @@ func (d *Draft) compareStep(s *Step) {
 	if !known {
 		return
 	}
-	body := []byte(s.Shown.Body)
+	body := objectBody(s.Shown)
 	// Drift is measured against the read value; the picture shows the changes since the previous step.
 	_, about := listChanges(s.Method, before.was, body)
 	if len(about) > 0 {

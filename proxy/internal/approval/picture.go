@@ -367,13 +367,12 @@ func (g *group) differentHeaders() (out []string) {
 
 // readBodyFields returns the fields of a body that is a JSON object or a form: their names in order, and their values.
 func readBodyFields(s approvalapi.Step) (names []string, fields map[string]string) {
-	// Prefer JSON: readObject is strict, so the fields are certain.
-	if o := readObject([]byte(s.Body)); o != nil {
+	if o := readObject(objectBody(s)); o != nil {
 		return convert.Each(policy.ParseStrictJSON([]byte(s.Body)).Members,
 			func(m jsonread.Member) string { return m.Key }), o
 	}
 	form, bad := policy.ParseForm(s.Body)
-	if bad != nil || !isForm(s.Headers) {
+	if bad != nil || bodyType(s) != formType {
 		return nil, nil
 	}
 	values := map[string][]string{}
@@ -387,10 +386,30 @@ func readBodyFields(s approvalapi.Step) (names []string, fields map[string]strin
 	return distinct(names), fields
 }
 
-func isForm(headers []string) bool {
-	return slices.ContainsFunc(headers, func(h string) bool {
-		return strings.HasPrefix(strings.ToLower(h), "content-type: application/x-www-form-urlencoded")
-	})
+const formType = "application/x-www-form-urlencoded"
+
+// objectBody returns the body of a step, or nil if a server may read it as a form: in the JSON object {"a":"&b=1"}, a
+// form has the field b. Some servers read a body of another type, or without a type, as a form. A call has JSON.
+func objectBody(s approvalapi.Step) []byte {
+	media := bodyType(s)
+	mayBeForm := !strings.Contains(media, "json") && strings.ContainsAny(s.Body, "&;") || strings.Contains(media, "form")
+	//defence:plan-type
+	if s.Server == "" && mayBeForm {
+		return nil
+	}
+	return []byte(s.Body)
+}
+
+// bodyType returns the media type of a step's body in lower case. If the step has several, it returns all of them.
+func bodyType(s approvalapi.Step) string {
+	var all []string
+	for _, header := range s.Headers {
+		if name, value, _ := strings.Cut(header, ": "); strings.EqualFold(name, "Content-Type") {
+			media, _, _ := strings.Cut(value, ";")
+			all = append(all, strings.ToLower(strings.TrimSpace(media)))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // formatWord returns a field's name, or a header's value, for a picture. It quotes a word with a blank or a sign of the

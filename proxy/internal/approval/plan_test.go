@@ -529,7 +529,7 @@ func TestPicture(t *testing.T) {
 		{show(at("https://a.test/x", `{"amount": 1, "amount": 1000}`)), " 1     PATCH a.test/x  29 bytes"},
 		{show(at("https://a.test/x", "{\"a\": \"\u202e\u001b[2J\"}")), " 1     PATCH a.test/x  16 bytes"},
 		{show(at("https://a.test/x", `{"a": "\u202e"}`)), ` 1     PATCH a.test/x  a "\"\u202e\""`},
-		{show(at("https://a.test/x", `{"amount 5, to": "alice", "": 1, "{": 2, "amount": 900, "to": "mallory", "n;": 3, "more": 1}`)),
+		{show(with(at("https://a.test/x", `{"amount 5, to": "alice", "": 1, "{": 2, "amount": 900, "to": "mallory", "n;": 3, "more": 1}`), "Content-Type: application/json")),
 			" 1     PATCH a.test/x  \"amount 5, to\" \"alice\", \"\" 1, \"{\" 2, amount 900, to \"mallory\", \"n;\" 3, and 1 more"},
 		{show(with(at("https://a.test/x", "abc"), "A: 1}, amount 5, x {2"), with(at("https://a.test/x", "abc"), "A: 3")),
 			" 1-2   2 x PATCH a.test/x  A {\"1}, amount 5, x {2\",3}, 3 bytes"},
@@ -554,6 +554,57 @@ func TestPicture(t *testing.T) {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
 		}
 	}
+}
+
+// TestPictureType: a picture shows the fields of a body as its type says. If servers may read the body as a form, no field
+// of a JSON object is shown, and none counts as changed.
+// Promise: a-plan-is-what-was-shown
+func TestPictureType(t *testing.T) {
+	const both = `{"to":"alice","amount":5,"note":"&amount=900&to=mallory&x="}`
+	for types, want := range map[string]string{
+		"application/json": `to "alice", amount 5, note "&amount=900&to=mallory&x="`,
+		"application/merge-patch+json; charset=utf-8":         `to "alice", amount 5, note "&amount=900&to=mallory&x="`,
+		"application/x-www-form-urlencoded":                   `"{\"to\":\"alice\",\"amount\":5,\"note\":\"" "", amount "900", to "mallory", x "\"}"`,
+		"APPLICATION/X-WWW-FORM-URLENCODED ; charset=utf-8":   `"{\"to\":\"alice\",\"amount\":5,\"note\":\"" "", amount "900", to "mallory", x "\"}"`,
+		"application/json\napplication/x-www-form-urlencoded": "60 bytes",
+		"application/x-www-form-urlencoded, application/json": "60 bytes",
+		"multipart/form-data; boundary=b":                     "60 bytes", "text/plain": "60 bytes", "": "60 bytes",
+	} {
+		s := approvalapi.Step{N: 1, Method: "POST", URL: "https://a.test/x", Body: both}
+		for _, value := range strings.Split(types, "\n") {
+			if value != "" {
+				s.Headers = append(s.Headers, "content-type: "+value)
+			}
+		}
+		if got := drawSteps([]approvalapi.Step{s})[0]; !strings.HasSuffix(got, "a.test/x  "+want) {
+			t.Errorf("%q: %s", types, got)
+		}
+	}
+	call := approvalapi.Step{N: 1, Server: "bank", Tool: "pay", Body: both}
+	if got := drawSteps([]approvalapi.Step{call})[0]; !strings.Contains(got, "amount 5") {
+		t.Error(got)
+	}
+	if got := changesOfForm(t); len(got) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// changesOfForm returns the changes of a step whose body is a form, and also an object that the run has read.
+func changesOfForm(t *testing.T) []approvalapi.Change {
+	t.Helper()
+	s := New(Config{})
+	t.Cleanup(s.Close)
+	d := s.NewDraft("run", "", nil)
+	address := &url.URL{Scheme: "https", Host: "a.test", Path: "/x"}
+	d.NoteRead(Step{Method: "GET", URL: address}, []byte(`{"role":"user","note":"&role=admin&x="}`))
+	step := Step{Method: "PATCH", URL: address, Shown: approvalapi.Step{
+		Method: "PATCH", Headers: []string{"Content-Type: application/x-www-form-urlencoded"},
+		Body: `{"role":"guest","note":"&role=admin&x="}`,
+	}}
+	if _, err := d.AddStep(step, "v"); err != nil {
+		t.Fatal(err)
+	}
+	return d.plan.steps[0].Shown.Changes
 }
 
 // TestPictureBounded: a line of a picture has a bound, also if all fields of its steps differ.
