@@ -13,6 +13,7 @@ package transport
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -290,7 +291,7 @@ func takeAnswerMemory(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// sizeOf returns the size of the contents of a tool's result in bytes, or 0 for other results.
+// sizeOf returns the size of a tool's result in bytes, or 0 for other results.
 func sizeOf(res mcp.Result) (n int64) {
 	if t, ok := res.(interface{ ToolResult() *mcp.CallToolResult }); ok {
 		res = t.ToolResult()
@@ -299,6 +300,8 @@ func sizeOf(res mcp.Result) (n int64) {
 	if !ok || r == nil {
 		return 0
 	}
+	// A receipt has 200 requests, whose URLs code can make six times as long in JSON.
+	n = measureJSON(r.Meta) + measureJSON(r.StructuredContent)
 	for _, c := range r.Content {
 		switch c := c.(type) {
 		case *mcp.TextContent:
@@ -307,9 +310,31 @@ func sizeOf(res mcp.Result) (n int64) {
 			n += int64(len(c.Data))
 		case *mcp.AudioContent:
 			n += int64(len(c.Data))
+		default:
+			n += measureJSON(c)
 		}
 	}
 	return n
+}
+
+// measuring is held while a value is measured, so that only one of them is encoded at a time.
+var measuring sync.Mutex
+
+// measureJSON returns the size of a value in JSON, in bytes.
+func measureJSON(v any) int64 {
+	measuring.Lock()
+	defer measuring.Unlock()
+	var n byteCount
+	_ = json.NewEncoder(&n).Encode(v) // the SDK reports the error
+	return int64(n)
+}
+
+// byteCount is a Writer that counts bytes.
+type byteCount int64
+
+func (n *byteCount) Write(p []byte) (int, error) {
+	*n += byteCount(len(p))
+	return len(p), nil
 }
 
 // makeRoom reports whether one more session may start. It ends an idle session if necessary.

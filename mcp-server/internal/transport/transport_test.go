@@ -511,40 +511,57 @@ func countRefused(t *testing.T) (refused int) {
 // lost: the next call gets it.
 // Promise: tenant-shares
 func TestAnswersAtOnce(t *testing.T) {
-	if peak, whole := answerAtOnce(t); peak > mostAtOnce || whole == 0 {
-		t.Errorf("%d MiB, %d whole answers", peak>>20, whole)
+	for part, res := range longResults() {
+		if peak, whole := answerAtOnce(t, res); peak > mostAtOnce || whole == 0 {
+			t.Errorf("%s: %d MiB, %d whole answers", part, peak>>20, whole)
+		}
+	}
+}
+
+// longPart is the size of the long part of each of longResults, in bytes.
+const longPart = 2 << 20
+
+// longResults are results with a long part in each place where a result can have one.
+func longResults() map[string]*mcp.CallToolResult {
+	short, text := &mcp.TextContent{Text: "x"}, strings.Repeat("&", longPart/6) // an ampersand has six bytes in JSON
+	return map[string]*mcp.CallToolResult{
+		"an image":  {Content: []mcp.Content{&mcp.ImageContent{Data: make([]byte, longPart), MIMEType: "image/png"}}},
+		"_meta":     {Content: []mcp.Content{short}, Meta: mcp.Meta{"receipt": []string{text}}},
+		"structure": {Content: []mcp.Content{short}, StructuredContent: map[string]any{"a": text}},
+		"a link":    {Content: []mcp.Content{&mcp.ResourceLink{URI: "x:y", Name: text}}},
 	}
 }
 
 // mostAtOnce is less than the memory for the answers of answerAtOnce without a bound, in bytes.
 const mostAtOnce = 100 << 20
 
-// answerAtOnce lets 64 calls wait for an image of 1 MiB, which all get at the same moment. It returns the largest heap
-// meanwhile, and the number of calls that got the image.
-func answerAtOnce(t *testing.T) (peak uint64, whole int) {
+// answerAtOnce lets 64 calls wait for one of longResults, which all get at the same moment. It returns the largest heap
+// meanwhile, and the number of calls that got the result.
+func answerAtOnce(t *testing.T, res *mcp.CallToolResult) (peak uint64, whole int) {
 	t.Helper()
-	const calls, size = 64, 1 << 20
+	const calls = 64
 	f := serve(t, transport.Config{Answers: membudget.New(64 << 20)})
 	session := f.begin(t)
-	image, ready := []mcp.Content{&mcp.ImageContent{Data: make([]byte, size), MIMEType: "image/png"}}, make(chan struct{})
+	ready := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Add(calls)
-	f.mcp.AddTool(&mcp.Tool{Name: "image", InputSchema: json.RawMessage(`{"type":"object"}`)},
+	f.mcp.AddTool(&mcp.Tool{Name: "long", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			waiting.Done()
 			<-ready
-			return &mcp.CallToolResult{Content: image}, nil
+			one := *res // the SDK may complete it
+			return &one, nil
 		})
 	var answers sync.WaitGroup
 	var complete atomic.Int32
 	for i := range calls {
 		answers.Go(func() {
-			resp, err := f.post(t.Context(), t, oldVersion, session, call(i+2, "image"))
+			resp, err := f.post(t.Context(), t, oldVersion, session, call(i+2, "long"))
 			if err != nil {
 				return
 			}
 			defer resp.Body.Close()
-			if n, err := io.Copy(io.Discard, resp.Body); err == nil && n > size {
+			if n, err := io.Copy(io.Discard, resp.Body); err == nil && n > longPart*9/10 {
 				complete.Add(1)
 			}
 		})
