@@ -208,7 +208,7 @@ func inside() map[string][]string {
 		"./mcp-server/internal/history":     {"scrub-files", "file-page", "tenant-history"},
 		"./mcp-server/internal/execution":   {"environ-apis"},
 		"./mcp-server/internal/tools":       {"file-tenant", "image-size", "task-user"},
-		"./mcp-server/internal/transport":   {"unread-answers", "answer-memory", "session-user"},
+		"./mcp-server/internal/transport":   {"unread-answers", "answer-memory", "session-user", "listen-version"},
 		"./mcp-server/internal/guard":       {"public-paths", "client-stream", "mcp-host", "mcp-origin"},
 		"./mcp-server/internal/authserver": {"client-code", "client-replay", "client-challenge", "client-verifier", "client-redirect", "client-scheme", "client-resource",
 			"client-reuse", "client-tenant", "client-unowned", "client-document", "dialguard", "client-origin", "client-form", "client-frames", "client-attempts", "client-flood", "client-room", "client-once", "client-bound", "client-approved",

@@ -87,6 +87,7 @@ var promisesOf = map[string][]string{
 	"token-time":         {"access-tokens"},
 	"session-user":       {"session-users"},
 	"client-stream":      {"hosted-logins"},
+	"listen-version":     {"session-users", "hosted-logins"},
 	"client-code":        {"hosted-logins"},
 	"client-replay":      {"hosted-logins"},
 	"client-challenge":   {"hosted-logins"},

@@ -190,6 +190,9 @@ func TestSubjects(t *testing.T) {
 		if session != "" {
 			req.Header.Set("Mcp-Session-Id", session)
 		}
+		if strings.Contains(body, "2025-03-26") {
+			req.Header.Set("Mcp-Protocol-Version", "2025-03-26")
+		}
 		if strings.Contains(body, "2026-07-28") {
 			req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 			req.Header.Set("Mcp-Method", "subscriptions/listen")
@@ -208,6 +211,15 @@ func TestSubjects(t *testing.T) {
 	}
 	const listen = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
 		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	// Older versions do not have this method: there no header shows that the request opens a stream.
+	const older = `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`
+	inBatch := `[` + strings.Replace(older, `"id":2`, `"id":"2025-03-26"`, 1) + `]`
+	for _, body := range []string{older, inBatch} {
+		stream := send("carol", http.MethodPost, id, body, 3*time.Second)
+		if got, err := io.ReadAll(stream.Body); err != nil || !strings.Contains(string(got), "method not found") {
+			t.Errorf("%s: %s, %q, %v", body, stream.Status, got, err)
+		}
+	}
 	for _, stream := range []*http.Response{send("carol", http.MethodGet, id, "", 3*time.Second), send("carol", http.MethodPost, "", listen, 3*time.Second)} {
 		began := time.Now()
 		if stream.StatusCode != http.StatusOK || stream.Header.Get("X-Accel-Buffering") != "no" {

@@ -38,8 +38,8 @@ const (
 	versionHeader = "Mcp-Protocol-Version"
 	// callHeader carries a request's ID to the middleware. A client's value is overwritten.
 	callHeader = "X-Codeforge-Call"
-	// sessionless is the first protocol version without sessions.
-	sessionless = "2026-07-28"
+	// sessionless is the first protocol version without sessions. It has listenMethod, which opens a stream.
+	sessionless, listenMethod = "2026-07-28", "subscriptions/listen"
 )
 
 // Config configures a Handler. Zero fields get the defaults that their comments name.
@@ -252,6 +252,11 @@ func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		var post *openRequest
 		if extra := req.GetExtra(); extra != nil {
+			// The SDK has it in older versions too. There no header tells package guard to end the stream with its token.
+			//defence:listen-version
+			if method == listenMethod && extra.Header.Get(versionHeader) < sessionless {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is not in this protocol version"}
+			}
 			if p, ok := h.posts.Load(extra.Header.Get(callHeader)); ok {
 				post = p.(*openRequest)
 				ctx = membudget.NewContext(ctx, post.memory)

@@ -466,16 +466,17 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// countRefused calls a tool with a long answer over six connections that do not read, and returns the number of refused
-// answers. Then another tenant calls the tool.
+// countRefused reads a long resource over six connections that do not read the answer, and returns the number of refused
+// answers. Then another tenant reads the resource.
 func countRefused(t *testing.T) (refused int) {
 	t.Helper()
 	const size = 8 << 20
 	budget := membudget.New(10 * size) // one handler may have 20 MiB
 	add := func(f *fixture) *fixture {
-		f.mcp.AddTool(&mcp.Tool{Name: "long", InputSchema: json.RawMessage(`{"type":"object"}`)},
-			func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				return &mcp.CallToolResult{Meta: mcp.Meta{"long": strings.Repeat("x", size)}, Content: []mcp.Content{}}, nil
+		f.mcp.AddResource(&mcp.Resource{Name: "long", URI: "x:long"},
+			func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+				text := &mcp.ResourceContents{URI: "x:long", Text: strings.Repeat("x", size)}
+				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{text}}, nil
 			})
 		return f
 	}
@@ -485,10 +486,10 @@ func countRefused(t *testing.T) (refused int) {
 		c, err := net.Dial("tcp", f.Listener.Addr().String())
 		testkit.Must(t, err)
 		defer c.Close()
-		body := newCall("long")
+		body := strings.NewReplacer("tools/call", "resources/read", `"name":"long"`, `"uri":"x:long"`, `"arguments":{},`, "").Replace(newCall("long"))
 		_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
-			"Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\n"+
-			"Mcp-Name: long\r\nContent-Length: %d\r\n\r\n%s", newVersion, len(body), body)
+			"Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: %s\r\nMcp-Method: resources/read\r\n"+
+			"Mcp-Name: x:long\r\nContent-Length: %d\r\n\r\n%s", newVersion, len(body), body)
 		testkit.Must(t, err)
 		go func() {
 			line := make([]byte, len("HTTP/1.1 200"))
@@ -501,10 +502,41 @@ func countRefused(t *testing.T) (refused int) {
 			refused++
 		}
 	}
-	if code, body := other.answer(t, oldVersion, other.begin(t), call(2, "long")); code != http.StatusOK || len(body) < size {
+	const read = `{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"x:long"}}`
+	if code, body := other.answer(t, oldVersion, other.begin(t), read); code != http.StatusOK || len(body) < size {
 		t.Errorf("another tenant: %d, %d bytes", code, len(body))
 	}
 	return refused
+}
+
+// TestListenInOlderVersion: only the version with a header for the method has streams that a POST opens.
+// Promise: session-users, hosted-logins
+func TestListenInOlderVersion(t *testing.T) {
+	if got := listenInOlderVersion(t); !strings.Contains(got, "method not found") {
+		t.Errorf("%q", got)
+	}
+}
+
+// listenInOlderVersion opens a stream of notifications in a session of an older version. It returns the beginning of the
+// answer.
+func listenInOlderVersion(t *testing.T) string {
+	t.Helper()
+	f := serve(t, transport.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	resp, err := f.post(ctx, t, oldVersion, f.begin(t),
+		`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data: {") {
+			return lines.Text()
+		}
+	}
+	return ""
 }
 
 // TestAnswersAtOnce: many calls that get one result at the same moment take a bounded amount of memory. The result is not
