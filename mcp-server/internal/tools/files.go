@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/gif"  // registers GIF
 	_ "image/jpeg" // registers JPEG
 	_ "image/png"  // registers PNG
 	"net/http"
@@ -179,14 +178,56 @@ func showFile(data []byte) (content mcp.Content, end string, err error) {
 
 // imageSize returns the width and height in an image's header.
 func imageSize(of string, data []byte) (w, h int, err error) {
-	if of == "image/webp" {
+	switch of {
+	case "image/webp":
 		return webpSize(data)
+	case "image/gif":
+		return gifSize(data)
 	}
 	c, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err == nil && "image/"+format != of {
 		err = image.ErrFormat
 	}
 	return c.Width, c.Height, err
+}
+
+// gifSize returns the width and height of the screen of a GIF. If a frame exceeds the screen, it returns the larger
+// size: decoders such as Pillow enlarge the screen for its frame.
+func gifSize(data []byte) (w, h int, err error) {
+	const header, descriptor = 13, 10 // bytes
+	if len(data) < header {
+		return 0, 0, image.ErrFormat
+	}
+	le := binary.LittleEndian
+	tableSize := func(flags byte) int { // of a table of colours
+		if flags&0x80 == 0 {
+			return 0
+		}
+		return 6 << (flags & 7)
+	}
+	w, h = int(le.Uint16(data[6:])), int(le.Uint16(data[8:]))
+	for at := header + tableSize(data[10]); at < len(data); at++ {
+		switch data[at] {
+		case ';': // the end
+			return w, h, nil
+		case '!': // an extension
+			at += 2
+		case ',': // a frame
+			if len(data) < at+descriptor {
+				return 0, 0, image.ErrFormat
+			}
+			d := data[at+1:]
+			w = max(w, int(le.Uint16(d))+int(le.Uint16(d[4:])))
+			h = max(h, int(le.Uint16(d[2:]))+int(le.Uint16(d[6:])))
+			at += descriptor + tableSize(d[8]) + 1
+		default: // decoders skip it
+			continue
+		}
+		for at < len(data) && data[at] != 0 { // blocks, each after its length
+			at += 1 + int(data[at])
+		}
+	}
+	return w, h, nil
 }
 
 // webpSize returns the width and height of a WebP image: RFC 9649, sections 2.5 to 2.7.

@@ -66,7 +66,24 @@ func oversized(t testing.TB) map[string]string {
 	return map[string]string{
 		"1569 x 2": picture(t, "png", 1569, 2), "2 x 1569": picture(t, "gif", 2, 1569), "1569 x 1": picture(t, "jpeg", 1569, 1),
 		"16777216 x 1": webp("VP8X", 1<<24, 1), "1 x 16384": webp("VP8L", 1, 1<<14), "0 x 1": webp("VP8 ", 0, 1),
+		"2000 x 2": gifOf(3, 2, frame(0, 0, 2000, 2)), "3 x 1570": gifOf(3, 2, frame(0, 0, 3, 2)+"\x00!\xfe\x02,;\x00"+frame(0, 1568, 1, 2)),
+		"1568 x 40000": gifOf(1568, 2, frame(0, 0, 1, 1)+frame(1, 0, 1, 40000)+";"+frame(9, 9, 9999, 9)),
 	}
+}
+
+// gifOf is a GIF with a screen of this size, a table of two colours, and these parts.
+func gifOf(w, h int, parts string) string {
+	head := binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16([]byte("GIF89a"), uint16(w)), uint16(h))
+	return string(head) + "\x80\x00\x00" + "\x00\x00\x00\xff\xff\xff" + parts + ";"
+}
+
+// frame is a part of a GIF, with its own table of four colours and one block of data.
+func frame(x, y, w, h int) string {
+	out := []byte(",")
+	for _, n := range []int{x, y, w, h} {
+		out = binary.LittleEndian.AppendUint16(out, uint16(n))
+	}
+	return string(out) + "\x81" + strings.Repeat(",", 12) + "\x02\x03,,,\x00"
 }
 
 // TestShowFile: the header decides whether showFile shows the data. showFile refuses a large image and a false header.
@@ -78,6 +95,9 @@ func TestShowFile(t *testing.T) {
 		"png":               {picture(t, "png", 1568, 2), ".png", "*mcp.ImageContent image/png"},
 		"jpeg":              {picture(t, "jpeg", 3, 1568), ".jpeg", "*mcp.ImageContent image/jpeg"},
 		"gif":               {picture(t, "gif", 3, 2), ".gif", "*mcp.ImageContent image/gif"},
+		"gif, two frames":   {gifOf(3, 2, frame(0, 0, 3, 2)+frame(1, 1, 1, 1)), ".gif", "*mcp.ImageContent image/gif"},
+		"a short gif":       {gifOf(3, 2, "")[:12], "", "its header is not that of image/gif"},
+		"a short frame":     {gifOf(3, 2, frame(0, 0, 3, 2)[:8]), "", "its header is not that of image/gif"},
 		"webp, lossy":       {webp("VP8 ", 1568, 9), ".webp", "*mcp.ImageContent image/webp"},
 		"webp, lossless":    {webp("VP8L", 9, 1568), ".webp", "*mcp.ImageContent image/webp"},
 		"webp, extended":    {webp("VP8X", 1568, 1568), ".webp", "*mcp.ImageContent image/webp"},
