@@ -156,7 +156,10 @@ func (d *Draft) compareStep(s *Step) {
 		}
 	}
 	if before.now != nil {
-		s.Shown.Changes, _ = listChanges(s.Method, before.now, body)
+		// A POST may act on all of its fields, such as the amount of a transfer, so a picture leaves out none of them.
+		if s.Method != http.MethodPost {
+			s.Shown.Changes, _ = listChanges(s.Method, before.now, body)
+		}
 		before.now = applyChanges(s.Method, before.now, body)
 		d.seen[s.Shown.URL] = before
 	}

@@ -607,6 +607,26 @@ func changesOfForm(t *testing.T) []approvalapi.Change {
 	return d.plan.steps[0].Shown.Changes
 }
 
+// TestPictureOfPost: a POST to the URL of an object that the run has read shows all fields, also those with the object's
+// values: it may act on them.
+// Promise: a-plan-is-what-was-shown
+func TestPictureOfPost(t *testing.T) {
+	for method, want := range map[string]string{"POST": `to "mallory", amount 900, memo "x"`, "PATCH": `memo + "x"`} {
+		s := New(Config{})
+		t.Cleanup(s.Close)
+		d := s.NewDraft("run", "", nil)
+		address := &url.URL{Scheme: "https", Host: "a.test", Path: "/x"}
+		d.NoteRead(Step{Method: "GET", URL: address}, []byte(`{"to":"mallory","amount":900}`))
+		step := Step{Method: method, URL: address, Shown: approvalapi.Step{Method: method, Body: `{"to":"mallory","amount":900,"memo":"x"}`}}
+		if _, err := d.AddStep(step, "v"); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(drawSteps([]approvalapi.Step{d.plan.steps[0].Shown}), "\n"); !strings.HasSuffix(got, " "+want) {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+}
+
 // TestPictureBounded: a line of a picture has a bound, also if all fields of its steps differ.
 // Promise: bounded-work
 func TestPictureBounded(t *testing.T) {
