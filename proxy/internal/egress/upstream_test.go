@@ -522,7 +522,7 @@ func TestFailureHints(t *testing.T) {
 	}{
 		"no address": {[]netip.Addr{}, "upstream_unresolved",
 			demoHost + " has no address in the DNS of the machine that CodeForge runs on. Check how it is spelt; the user can correct the domains of the API demo.",
-			demoHost + " has no address in the DNS of the machine that CodeForge runs on. Check \"domains\" in apis/demo/config.json, and that machine's internet access."},
+			demoHost + " has no address in the DNS of the machine that CodeForge runs on. Check \"domains\" in apis/demo/config.json, and that machine's internet access. If only a proxy leads out, set UPSTREAM_PROXY."},
 		"refused": {[]netip.Addr{netip.MustParseAddr("127.0.0.77")}, "upstream_unreachable",
 			demoHost + " resolves to 127.0.0.77:443, which refuses connections. Tell the user to check that the service runs, and its address in DNS.",
 			demoHost + " resolves to 127.0.0.77:443, which refuses connections. Check that the service runs, and its address in DNS."},

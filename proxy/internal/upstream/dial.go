@@ -155,14 +155,37 @@ func (p *Pool) CheckTarget(ctx context.Context, w Want, u *url.URL) error {
 	if err != nil {
 		return err
 	}
-	all, _ := p.conf.Resolve(ctx, u.Hostname()) // if this fails, the proxy may resolve it
-	for _, a := range all {
+	for _, a := range p.resolveProxied(ctx, u.Hostname()) {
 		//defence:proxied-address
 		if err := guard.CheckPort(netip.AddrPortFrom(a, uint16(port))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// resolveProxied returns the addresses of a host that the upstream proxy resolves too, or nil: then only the proxy may
+// know the name. If the machine's name server does not answer in time, it is not asked about this host again for a
+// while, because a machine that only a proxy leads out of may have none.
+func (p *Pool) resolveProxied(ctx context.Context, host string) []netip.Addr {
+	p.mu.Lock()
+	isSilent := p.now().Before(p.silent[host])
+	p.mu.Unlock()
+	if isSilent {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	all, err := p.conf.Resolve(ctx, host)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.silent) >= maxHosts {
+			clear(p.silent)
+		}
+		p.silent[host] = p.now().Add(silentTime)
+	}
+	return all
 }
 
 // usualPorts are the default ports of URL schemes.

@@ -96,14 +96,14 @@ func (f Failure) describeFailure() (what, hint string) {
 func (f Failure) hintUnresolved() string {
 	if dns, ok := errors.AsType[*net.DNSError](f.Cause); ok && !dns.IsNotFound {
 		return "The name server did not answer for %HOST. {Tell the user to check|Check} the DNS of the machine that " +
-			"CodeForge runs on."
+			"CodeForge runs on{|, or set UPSTREAM_PROXY if only a proxy leads out}."
 	}
 	const there = "%HOST has no address in the DNS of the machine that CodeForge runs on. "
 	if f.API == "" {
 		return there + "Check how it is spelt."
 	}
 	return there + "{Check how it is spelt; the user can correct the domains of the API %API|Check \"domains\" in " +
-		"apis/%API/config.json, and that machine's internet access}."
+		"apis/%API/config.json, and that machine's internet access. If only a proxy leads out, set UPSTREAM_PROXY}."
 }
 
 // hintRefused returns the hint for a host with a forbidden address.

@@ -29,6 +29,8 @@ import (
 
 const (
 	dialTime      = 10 * time.Second
+	lookupTime    = 2 * time.Second // see resolveProxied
+	silentTime    = time.Minute
 	handshakeTime = 10 * time.Second
 	idleTime      = 90 * time.Second
 	idlePerHost   = 64
@@ -68,6 +70,7 @@ type Pool struct {
 	owned    map[Owner]map[string]*http.Transport // by appendKey; all owners share those of nil
 	sessions map[string]tls.ClientSessionCache    // by appendKey
 	speaks   map[string]hostProtocol              // by host, with its port if it has one
+	silent   map[string]time.Time                 // hosts without an answer of the name server, and until when
 	asked    time.Time                            // the time of the last request for a transport
 	now      func() time.Time
 }
@@ -96,7 +99,7 @@ func New(c Config) (*Pool, error) {
 // clearMaps empties the maps. The caller holds mu, or is the only user.
 func (p *Pool) clearMaps() {
 	p.owned, p.sessions = map[Owner]map[string]*http.Transport{}, map[string]tls.ClientSessionCache{}
-	p.speaks = map[string]hostProtocol{}
+	p.speaks, p.silent = map[string]hostProtocol{}, map[string]time.Time{}
 }
 
 // makeAbsolute makes a name with dots absolute. A single label stays, because /etc/hosts may have it.

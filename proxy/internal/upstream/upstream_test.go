@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
@@ -220,6 +222,39 @@ func TestUpstreamProxy(t *testing.T) {
 			t.Errorf("%s: %v", c.url, err)
 		}
 	}
+}
+
+// TestSilentNameServer: behind an upstream proxy a name server that never answers delays the first request of a host by
+// two seconds, and the next ones for a minute not at all.
+func TestSilentNameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		p := newPool(t, Config{Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:3128"}, Resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
+			if asked++; host == "inside.test" {
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+			}
+			<-ctx.Done()
+			return nil, &net.DNSError{IsTimeout: true}
+		}})
+		for _, c := range []struct {
+			host    string
+			after   time.Duration
+			takes   time.Duration
+			asked   int
+			refused bool
+		}{
+			{"a.test", 0, 2 * time.Second, 1, false}, {"a.test", 0, 0, 1, false}, {"b.test", 0, 2 * time.Second, 2, false},
+			{"inside.test", 0, 0, 3, true}, {"inside.test", 0, 0, 4, true}, // an answer is asked for each time
+			{"a.test", time.Minute, 2 * time.Second, 5, false},
+		} {
+			time.Sleep(c.after) // of the bubble's clock
+			began := time.Now()
+			err := p.CheckTarget(t.Context(), Want{}, &url.URL{Scheme: "https", Host: c.host})
+			if took := time.Since(began); took != c.takes || asked != c.asked || (err != nil) != c.refused {
+				t.Errorf("%+v: took %s, the name server was asked %d times, %v", c, took, asked, err)
+			}
+		}
+	})
 }
 
 // TestResolveHost keeps the allowed addresses of a host. Without one, the error is that of the guard or of the resolver.
