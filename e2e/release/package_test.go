@@ -42,6 +42,7 @@ func TestPackage(t *testing.T) {
 	for _, step := range []struct{ command, want string }{
 		{"codeforge version", "codeforge"},
 		{"codeforge init && ls -A", "apis"},
+		{"ls apis/github", "config.json.example"},
 		{"codeforge check", ""},
 		{"codeforge up --detach", "is ready"},
 		{"codeforge run -e 'console.log(6 * 7)'", "42"},

@@ -70,7 +70,7 @@ func (e *Env) createDefaultHome() error {
 			return nil
 		}
 	}
-	made, _, err := writeHome(home)
+	made, _, err := writeHome(e, home)
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", home, err)
 	}

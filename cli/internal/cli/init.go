@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -36,7 +38,7 @@ func initCommand(e *Env) *cobra.Command {
 }
 
 func initHere(e *Env, asJSON bool) error {
-	made, kept, err := writeHome(e.Getenv(homeVariable)) // else the working directory, even below another home
+	made, kept, err := writeHome(e, e.Getenv(homeVariable)) // else the working directory, even below another home
 	if err != nil {
 		return err
 	}
@@ -49,15 +51,16 @@ func initHere(e *Env, asJSON bool) error {
 	return nil
 }
 
-// writeHome creates apis/ with an example, and .env, in the folder base ("" is the working directory). It returns the
-// paths that it made, and those that existed and stay.
-func writeHome(base string) (made, kept []string, err error) {
+// writeHome creates apis/ with examples, and .env, in the folder base ("" is the working directory). It returns the
+// paths that it made, and those that existed and stay. The examples of the release are one path, the folder apis.
+func writeHome(e *Env, base string) (made, kept []string, err error) {
+	proxy := environProxy(e)
 	for _, f := range []struct {
 		path, text string
 		mode       fs.FileMode
 	}{
 		{filepath.Join(base, "apis", "example", "config.json.example"), exampleConfig, 0o644},
-		{filepath.Join(base, dotenvFile), dotenvTemplate(), 0o600},
+		{filepath.Join(base, dotenvFile), dotenvTemplate(proxy), 0o600},
 	} {
 		switch err := atomicfile.Create(f.path, []byte(f.text), f.mode); {
 		case errors.Is(err, fs.ErrExist):
@@ -66,17 +69,82 @@ func writeHome(base string) (made, kept []string, err error) {
 			return made, kept, err
 		default:
 			made = append(made, f.path)
+			if proxy != "" && filepath.Base(f.path) == dotenvFile {
+				fmt.Fprintf(e.Stderr, "HTTPS_PROXY is set, so APIs are called through it: %s in %s\n", proxySetting, f.path)
+			}
 		}
 	}
-	return made, kept, nil
+	copied, err := copyExamples(filepath.Join(base, "apis"))
+	if copied {
+		made = append(made, filepath.Join(base, "apis"))
+	}
+	return made, kept, err
 }
 
-// dotenvTemplate lists every setting with its default, commented out.
-func dotenvTemplate() string {
+// copyExamples copies the examples that a release has beside its programs into a folder of APIs. It keeps existing
+// files, and reports whether it made one.
+func copyExamples(apis string) (copied bool, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return false, fmt.Errorf("finding the examples: %w", err)
+	}
+	release := filepath.Join(filepath.Dir(self), "apis")
+	var paths []string
+	// Nothing else is copied: if the release's folder is somebody's home, apis/NAME/config.json has keys.
+	for _, pattern := range []string{"config.schema.json", "*/config.json.example", "*/types.d.ts"} {
+		found, _ := filepath.Glob(filepath.Join(release, pattern)) // the pattern is valid
+		paths = append(paths, found...)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return copied, fmt.Errorf("reading an example: %w", err)
+		}
+		name, err := filepath.Rel(release, path)
+		if err == nil {
+			err = atomicfile.Create(filepath.Join(apis, name), text, 0o644)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return copied, err
+		}
+		copied = copied || err == nil
+	}
+	return copied, nil
+}
+
+// dotenvTemplate lists every setting with its default, commented out. Only UPSTREAM_PROXY has a value, unless proxy is
+// empty.
+func dotenvTemplate(proxy string) string {
 	var b strings.Builder
 	b.WriteString("# Settings of CodeForge. All are optional; the values shown are the defaults.\n")
 	for _, name := range settings.ListNames() {
+		if name == proxySetting && proxy != "" {
+			fmt.Fprintf(&b, "%s=%s\n", name, proxy)
+			continue
+		}
 		fmt.Fprintf(&b, "# %s=%s\n", name, settings.DefaultOf(name))
 	}
 	return b.String()
+}
+
+// proxySetting is the setting with the proxy that all requests leave through.
+const proxySetting = "UPSTREAM_PROXY"
+
+// environProxy returns the proxy that other programs of this user reach the internet through, or "" if it cannot be the
+// value of UPSTREAM_PROXY in .env.
+func environProxy(e *Env) string {
+	proxy := cmp.Or(e.Getenv("HTTPS_PROXY"), e.Getenv("https_proxy"))
+	if proxy != "" && !strings.Contains(proxy, "://") {
+		proxy = "http://" + proxy
+	}
+	_, err := settings.Parse(func(name string) string {
+		if name == proxySetting {
+			return proxy
+		}
+		return ""
+	})
+	if err != nil || strings.ContainsAny(proxy, " #'\"\\$\n") {
+		return ""
+	}
+	return proxy
 }

@@ -43,7 +43,7 @@ func prepareSetup(ctx context.Context, c Config) (p supervisorSetup, warnings []
 	}
 	p.Pythons = python.ListCandidates(c.Python)
 	if _, err := exec.LookPath("bwrap"); err != nil {
-		return p, nil, errors.New("bubblewrap (bwrap) is not installed: apt-get install bubblewrap, " +
+		return p, nil, errors.New("bubblewrap (bwrap) is not installed. As root: apt-get install bubblewrap, " +
 			"dnf install bubblewrap, apk add bubblewrap or pacman -S bubblewrap")
 	}
 	if p.APIs, err = resolveFolder(c.APIs); err != nil {
