@@ -25,7 +25,7 @@ make_platform() {
 	else
 		return 0
 	fi
-	rm -rf "$dir/lib/docs" "$dir/lib/man" "$dir/lib/completions" "$dir/lib/apis"
+	rm -rf "$dir/lib/docs" "$dir/lib/man" "$dir/lib/completions" "$dir/lib/docker-shim"
 	needs=''
 	if [ "$1" = linux ]; then
 		for name in typescript uv; do
@@ -66,7 +66,7 @@ cat >"$out/codeforge-mcp/package.json" <<JSON
   "description": "Self-hosted MCP server that runs a model's code without giving it keys",
   $fields,
   "keywords": ["mcp", "sandbox", "code-mode", "agent"],
-  "engines": {"node": ">=18"},
+  "engines": {"node": ">=12"},
   "bin": {"codeforge": "codeforge.js", "codeforge-mcp": "codeforge.js"},
   "optionalDependencies": {$optional}
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 // Starts the program codeforge of this platform's package with the same arguments, and ends as it ends.
 "use strict";
-const { spawn } = require("node:child_process");
-const { constants } = require("node:os");
-const path = require("node:path");
+const { spawn } = require("child_process");
+const { constants } = require("os");
+const path = require("path");
 
 const platform = `${process.platform}-${process.arch}`;
 
@@ -40,11 +40,9 @@ for (const name of Object.keys(env).filter((name) => name.toUpperCase() === "PAT
   env[name] = env[name].split(path.delimiter).filter((dir) => !added.test(dir)).join(path.delimiter);
 }
 const args = process.argv.slice(2);
-if (process.env.npm_command === "exec" && args[0] === "up" && process.stderr.isTTY) {
-  console.error("npx runs one command. `npm install -g codeforge-mcp` installs the command codeforge for the next ones.");
-}
+const npx = process.env.npm_command === "exec";
 const program = path.join(dir, "lib", process.platform === "win32" ? "codeforge.exe" : "codeforge");
-const child = spawn(program, args, { stdio: "inherit", env });
+const child = spawn(program, args, { stdio: "inherit", env, argv0: npx ? "npx -y codeforge-mcp" : "codeforge" });
 // A terminal sends SIGINT to both processes, so this one only waits for the other.
 process.on("SIGINT", () => {});
 for (const signal of ["SIGTERM", "SIGHUP"]) {
@@ -54,4 +52,9 @@ child.on("error", (error) => {
   console.error(`codeforge-mcp: cannot start ${program}: ${error.message}`);
   process.exit(1);
 });
-child.on("exit", (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : code));
+child.on("exit", (code, signal) => {
+  if (code === 0 && npx && args[0] === "up" && process.stderr.isTTY) {
+    console.error("For the next commands: alias codeforge='npx -y codeforge-mcp', or as root: npm install -g codeforge-mcp");
+  }
+  process.exit(signal ? 128 + constants.signals[signal] : code);
+});

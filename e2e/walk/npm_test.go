@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,9 +70,14 @@ func TestNPM(t *testing.T) {
 	}
 	before := world.TakeSnapshot()
 	began := time.Now()
-	do("npx -y codeforge-mcp up --detach", "codeforge is new", "is ready")
+	readme := releaseReadme(t)
+	do(readme, "codeforge is new", "is ready", "npx -y codeforge-mcp run FILE.ts", "npx -y codeforge-mcp try")
 	do(`npx -y codeforge-mcp run -e "console.log(6 * 7)"`, "42\n")
 	t.Logf("from nothing to the first result: %s", time.Since(began).Round(100*time.Millisecond))
+	do("ls "+filepath.Join(home, "codeforge", "apis", "github"), "config.json.example\n")
+	if _, err := os.Stat(filepath.Join(home, "codeforge", "apis", "github", "config.json")); err == nil {
+		t.Error("up copied a config.json that it found beside its programs")
+	}
 	do("npx -y codeforge-mcp status", "running", filepath.Join(home, "codeforge"))
 	do("npx -y codeforge-mcp down", "stopped")
 	if left := before.Leftovers(); len(left) > 0 {
@@ -92,6 +98,23 @@ func TestNPM(t *testing.T) {
 	says(t, out, "@codeforge-mcp/linux-"+platform+" is missing", "--omit=optional")
 }
 
+// releaseReadme is the command with which the README of a release starts CodeForge. The rest of that README is the one of
+// the source.
+func releaseReadme(t *testing.T) string {
+	t.Helper()
+	made, err := exec.CommandContext(t.Context(), filepath.Join(root(t), "make/release-readme.sh"), npmVersion).Output()
+	testkit.Must(t, err)
+	if strings.Contains(string(made), "unreleased") || !strings.Contains(string(made), "\nv"+npmVersion+" · ") {
+		t.Error("the README of a release has another version")
+	}
+	found, source := blocks(string(made)), blocks(document(t, "README.md"))
+	step := slices.IndexFunc(found, func(b block) bool { return strings.HasPrefix(b.Text, "npx ") })
+	if step < 0 || len(found) != len(source)+1 || found[step+1] != source[step] {
+		t.Fatalf("the README of a release has the blocks %+v", found)
+	}
+	return found[step].Text
+}
+
 // makeNPM makes the packages of this machine's platform in dir, of the binaries of make build, and the tarballs that a
 // registry has of them. It returns the folder of the tarballs.
 func makeNPM(t *testing.T, dir, platform string) string {
@@ -108,6 +131,12 @@ func makeNPM(t *testing.T, dir, platform string) string {
 		copyProgram(t, program, filepath.Join(stage, name))
 	}
 	testkit.Must(t, os.CopyFS(filepath.Join(own, "typescript"), os.DirFS(testkit.TypeScript(t))))
+	examples := filepath.Join(stage, "apis", "github")
+	testkit.Must(t, os.MkdirAll(examples, 0o755)) //nolint:gosec // public
+	example := []byte(document(t, "apis/github/config.json.example"))
+	testkit.Must(t, os.WriteFile(filepath.Join(examples, "config.json.example"), example, 0o600))
+	// A key beside it, as in a folder that somebody uses, stays there.
+	testkit.Must(t, os.WriteFile(filepath.Join(examples, "config.json"), []byte("{}"), 0o600))
 	writeTarball(t, stage, filepath.Base(stage), filepath.Join(archives, filepath.Base(stage)+"_linux_"+runtime.GOARCH+".tar.gz"))
 	made, err := exec.CommandContext(t.Context(), filepath.Join(root(t), "make/npm-release.sh"), npmVersion, archives, files, out).CombinedOutput()
 	if err != nil {

@@ -59,9 +59,10 @@ func (e *Env) Getenv(name string) string {
 	return ""
 }
 
-// programName returns a name under which the user can call this program.
+// programName returns a name under which the user can call this program. The npm package starts it under the command
+// that the user called.
 func (e *Env) programName() string {
-	if strings.ContainsRune(e.Program, '/') && !filepath.IsAbs(e.Program) {
+	if strings.HasPrefix(e.Program, "npx ") || strings.ContainsRune(e.Program, '/') && !filepath.IsAbs(e.Program) {
 		return e.Program
 	}
 	return "codeforge"

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -105,17 +104,19 @@ func printReady(e *Env, r embedded.Ready) {
 	fmt.Fprintf(e.Stdout, "CodeForge %s is ready (embedded, Deno %s, %d slots).\n", r.Up.Version, r.Deno, r.Up.Slots)
 	printConnect(e, accessOf(r.Up))
 	fmt.Fprintln(e.Stdout)
-	printCatalog(e.Stdout, r.Catalog, r.Up.APIs)
+	printCatalog(e, r.Catalog, r.Up.APIs)
 	for _, w := range r.Warnings {
 		fmt.Fprintf(e.Stdout, "  warning: %s\n", w)
 	}
 }
 
 // printCatalog lists the active APIs and the problems of the others.
-func printCatalog(w io.Writer, c proxyapi.Catalog, dir string) {
+func printCatalog(e *Env, c proxyapi.Catalog, dir string) {
+	w := e.Stdout
 	switch {
 	case len(c.APIs) == 0:
-		fmt.Fprintf(w, "  no active APIs in %s; codeforge api add NAME adds one\n", safetext.OneLine(dir))
+		fmt.Fprintf(w, "  no active APIs in %s; %s try shows a first one, %[2]s api add NAME adds one\n",
+			safetext.OneLine(dir), e.programName())
 	default:
 		fmt.Fprintf(w, "  active APIs in %s:\n", safetext.OneLine(dir))
 	}

@@ -156,7 +156,7 @@ func printState(e *Env, s statusOutput) {
 		fmt.Fprintf(e.Stdout, "CodeForge answers at %s (started elsewhere).\n", s.URL)
 	}
 	if s.Catalog != nil {
-		printCatalog(e.Stdout, *s.Catalog, apis)
+		printCatalog(e, *s.Catalog, apis)
 	}
 	printServers(e.Stdout, s.Servers)
 	printTenants(e.Stdout, s.Tenants)
