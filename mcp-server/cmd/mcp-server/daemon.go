@@ -303,7 +303,7 @@ func (d *daemon) openListeners(ctx context.Context, getenv func(string) string, 
 		Operator: operator.NewHandler(operator.Config{
 			About: about, Control: d.control, History: d.history, Alarms: d.alarms, Servers: d.broker, Stop: ctx.Done(),
 			Console: d.consoleLogin, Tenants: d.tenants.States, Database: d.databaseState, Packages: d.catalog.Packages,
-			AddInput: d.inputs.Add, Logins: d.logins,
+			AddInput: d.inputs.Add, Logins: d.logins, Catalog: d.catalog.FetchCatalog,
 		}),
 		Metrics: metrics,
 		Log:     d.log,

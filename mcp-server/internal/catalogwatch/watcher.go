@@ -181,6 +181,17 @@ func (w *Watcher) UpdateCatalog(ctx context.Context) error {
 	return nil
 }
 
+// FetchCatalog returns the proxy's catalog. Calls see it too from then on, unless the sandbox does not answer in time.
+func (w *Watcher) FetchCatalog(ctx context.Context) (proxyapi.Catalog, error) {
+	cat, err := w.cfg.Control.FetchCatalog(ctx)
+	if err == nil && cat.Version != w.Catalog().Version {
+		ctx, cancel := context.WithTimeout(ctx, lastPause)
+		defer cancel()
+		_ = w.UpdateCatalog(ctx) // Run repeats it, and stores the problem
+	}
+	return cat, err
+}
+
 // setProblem stores the reason why the last catalog may be out of date.
 func (w *Watcher) setProblem(err error) {
 	w.mu.Lock()

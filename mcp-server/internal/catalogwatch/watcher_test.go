@@ -32,3 +32,18 @@ func TestChangeAtStart(t *testing.T) {
 		_ = sandbox.Close()
 	}
 }
+
+// TestFetchCatalog: after a client has read a new catalog, calls see it, although its event is still on the way.
+func TestFetchCatalog(t *testing.T) {
+	p, s := fakepeers.NewProxy(t), fakepeers.NewSandbox(t, 1)
+	sandbox, control := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: s.Dial}), proxyapi.NewClient(p.Socket)
+	defer control.Close()
+	defer sandbox.Close()
+	w := catalogwatch.New(catalogwatch.Config{Control: control, Sandbox: sandbox, Log: logline.New(t.Output(), "text", nil)})
+	testkit.Must(t, w.UpdateCatalog(t.Context()))
+	p.SetCatalog(proxyapi.Catalog{APIs: []proxyapi.API{{Name: "a"}}}) // Run, which would see the event, does not run
+	cat, err := w.FetchCatalog(t.Context())
+	if err != nil || len(cat.APIs) != 1 || len(w.Catalog().APIs) != 1 {
+		t.Errorf("read %+v, %v; calls see %+v", cat, err, w.Catalog())
+	}
+}

@@ -26,6 +26,8 @@ import (
 type Config struct {
 	About   operatorapi.About
 	Control *proxyapi.Client
+	// Catalog returns the proxy's catalog, which calls see too from then on.
+	Catalog func(context.Context) (proxyapi.Catalog, error)
 	// History is the store of runs.
 	History *history.Store
 	// Servers gives access to the MCP servers. If nil, the paths about servers do not exist.
@@ -59,7 +61,7 @@ func NewHandler(c Config) http.Handler {
 	rt.addPath("GET tenants", func(*http.Request) (any, error) { return c.Tenants(), nil })
 	rt.addPath("GET packages", func(*http.Request) (any, error) { return c.Packages(), nil })
 	rt.addPath("GET database", func(r *http.Request) (any, error) { return c.Database(r.Context()), nil })
-	rt.addPath("GET catalog", func(r *http.Request) (any, error) { return c.Control.FetchCatalog(r.Context()) })
+	rt.addPath("GET catalog", func(r *http.Request) (any, error) { return c.Catalog(r.Context()) })
 	rt.addPath("GET inspection", func(r *http.Request) (any, error) { return c.Control.FetchInspection(r.Context()) })
 	rt.addPath("GET diagnosis", func(r *http.Request) (any, error) {
 		return c.Control.Diagnose(r.Context(), r.FormValue("offline") == "true")
