@@ -43,8 +43,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reviewed has a line for each mutant that no test should fail on: kind, file, the line as it is, and the reason,
-// separated by tabs.
+// reviewed has a line for each mutant that no test should fail on: its key, and the reason, separated by tabs.
 //
 //go:embed reviewed.txt
 var reviewed string
@@ -176,10 +175,11 @@ func (l *lab) drawMutants(order []mutant, known map[string]result, n int) (drawn
 
 // isReviewed reports whether reviewed.txt has a mutant.
 func isReviewed(m mutant) bool {
-	return strings.Contains("\n"+reviewed, "\n"+strings.Join([]string{m.kind, m.file, m.text}, "\t")+"\t")
+	return strings.Contains("\n"+reviewed, "\n"+m.key()+"\t")
 }
 
-// key names a mutant by the text of its line, so it stays the same if other lines change.
+// key names a mutant by kind, file and the text of its line, so it stays the same if other lines change. A count tells
+// apart the file's mutants with the same kind and text.
 func (m mutant) key() string {
 	return strings.Join([]string{m.kind, m.file, m.text, strconv.Itoa(m.nth)}, "\t")
 }

@@ -115,6 +115,8 @@ func findMutants(file string, source []byte) (list []mutant, err error) {
 				switched = append(wrap(n, boundaryCalls[n.Op], ")"), edit{at: offset(n.OpPos), to: offset(end), text: ","})
 			}
 			add(o.kind, n.OpPos, end, o.op.String(), switched...)
+		case *ast.UnaryExpr:
+			harmless[n.X] = harmless[n]
 		case *ast.BasicLit:
 			if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil && n.Kind == token.INT && !harmless[n] {
 				add(constant, n.Pos(), n.End(), strconv.FormatInt(i+1, 10))
