@@ -60,8 +60,8 @@ func (c *yamlConverter) convertNode(y *yaml.Node, around string, depth int) (*js
 		return nil, errTooDeep
 	}
 	if y.Kind == yaml.AliasNode {
-		n, known := c.shared[y.Alias]
-		if !known || n == nil {
+		n := c.shared[y.Alias]
+		if n == nil {
 			return nil, fmt.Errorf("line %d: an alias inside its own value", y.Line)
 		}
 		return n, nil
