@@ -19,4 +19,13 @@ func TestParseStatus(t *testing.T) {
 			t.Errorf("without %q: no error", line)
 		}
 	}
+	for _, line := range []string{"PPid:\t7", "Threads:\t3", "1\t2\t3\t4", "5\t6\t7\t8", "9 10", "CapEff:\t4", "CapBnd:\t8", "Seccomp:\t2"} {
+		for _, end := range []string{"", " x"} { // the last value is missing, or one more is not a number
+			if bad := line[:len(line)-1] + end; line != "9 10" || end != "" {
+				if _, err := parseStatus(strings.Replace(text, line, bad, 1)); err == nil {
+					t.Errorf("%q: no error", bad)
+				}
+			}
+		}
+	}
 }

@@ -37,6 +37,7 @@ func TestCall(t *testing.T) {
 		{"another code", func(w http.ResponseWriter) { rpc.WriteRefusal(w, &rpc.Error{Code: "gone", Text: "It has gone."}) }, nil, 500, false, "It has gone."},
 		{"no code", func(w http.ResponseWriter) { rpc.WriteRefusal(w, errors.New("<broken>")) }, nil, 500, false, "the peer answered 500: <broken>"},
 		{"a status", func(w http.ResponseWriter) { rpc.WriteError(w, http.StatusConflict, "taken") }, nil, 409, false, "the peer answered 409: taken"},
+		{"a choice", func(w http.ResponseWriter) { rpc.WriteAnswer(w, http.StatusMultipleChoices, []string{"a"}) }, nil, 300, false, "the peer answered 300: "},
 		{"another body", func(w http.ResponseWriter) { rpc.WriteAnswer(w, http.StatusConflict, []int{1}) }, nil, 409, false, "the peer answered 409: "},
 		{"not JSON", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "{") }, nil, 0, false, "reading the answer of the peer: unexpected EOF"},
 	} {

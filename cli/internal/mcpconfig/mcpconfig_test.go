@@ -346,6 +346,7 @@ func TestOurs(t *testing.T) {
 		{Server{Command: []string{"/opt/bin/codeforge", "stdio"}}, true},
 		{Server{Command: []string{"docker", "exec", "-i", "codeforge-mcp-server-1", "codeforge", "stdio"}}, true},
 		{Server{Command: []string{"npx", "codeforge-like"}}, false},
+		{Server{URL: "http://[::1:8080/mcp"}, false},
 		{Server{}, false},
 	} {
 		if got := c.s.IsCodeForge(endpoints); got != c.want {

@@ -36,6 +36,9 @@ func open(t *testing.T) *victim {
 	v := &victim{s: s, ended: make(chan error, 1), end: cancel}
 	go func() {
 		v.ended <- s.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.ReadAll(r.Body); err != nil {
+				return
+			}
 			v.reached.Add(1)
 			_, _ = io.WriteString(w, "page "+r.URL.Path)
 		}))
@@ -169,8 +172,16 @@ func TestUser(t *testing.T) {
 		t.Errorf("the cookie is %s", c)
 	}
 	v.ask(t, http.MethodPost, v.path()+"add", "Origin: http://127.0.0.1:"+v.s.port, "Sec-Fetch-Site: same-origin")
+	for _, n := range []int{maxForm, maxForm + 1} { // the second does not reach it
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, v.s.Address()+"add", strings.NewReader(strings.Repeat("a", n)))
+		testkit.Must(t, err)
+		r.AddCookie(v.cookie)
+		answer, err := http.DefaultClient.Do(r)
+		testkit.Must(t, err)
+		_ = answer.Body.Close()
+	}
 	a := v.ask(t, http.MethodGet, v.path()+"style.css", "Host: localhost:"+v.s.port)
-	if text, _ := io.ReadAll(a.Body); string(text) != "page /style.css" || v.reached.Load() != 2 {
+	if text, _ := io.ReadAll(a.Body); string(text) != "page /style.css" || v.reached.Load() != 3 {
 		t.Errorf("%q, %d", text, v.reached.Load())
 	}
 	if a.Header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(a.Header.Get("Content-Security-Policy"), "default-src 'none'") {

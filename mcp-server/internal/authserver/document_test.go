@@ -102,6 +102,7 @@ var documentAttacks = []attack{
 	})},
 	{"a document with a client secret", "client-document", atDocument(func(d map[string]any) { d["client_secret"] = "secret" })},
 	{"a document that relies on a secret", "client-document", atDocument(func(d map[string]any) { d["token_endpoint_auth_method"] = "client_secret_basic" })},
+	{"a document whose name is a number", "(it is not read as a registration)", atDocument(func(d map[string]any) { d["client_name"] = 5 })},
 	{"a document of 6 KiB", "(a part of it is no JSON either)", atDocument(func(d map[string]any) { d["more"] = strings.Repeat("a", 6<<10) })},
 	{"a document behind a redirect", "client-document", atDocumentServer(func(s *site, w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/client.json" {

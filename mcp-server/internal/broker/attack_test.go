@@ -112,6 +112,13 @@ func TestDefinitions(t *testing.T) {
 	if size > maxDefinitions || len(tools) == 0 || tools[0].Name != "t0" {
 		t.Errorf("%d tools, %d bytes", len(tools), size)
 	}
+	var small []json.RawMessage
+	for i := range maxTools + 1 {
+		small = append(small, json.RawMessage(fmt.Sprintf(`{"name":"t%d"}`, i)))
+	}
+	if tools := readDefinitions(small); len(tools) != maxTools {
+		t.Errorf("%d small tools", len(tools))
+	}
 }
 
 // TestCallMemory: what calls hold in memory is bounded, of one run and of all together, and is free again after them.

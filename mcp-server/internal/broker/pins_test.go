@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,6 +125,9 @@ func TestRugPull(t *testing.T) {
 	}
 	if got, _ := r.changes(); got != "" {
 		t.Errorf("first seen: %s", got)
+	}
+	if lines, err := r.broker.ServerLog("a"); err != nil || !slices.ContainsFunc(lines, func(l operatorapi.Line) bool { return strings.HasPrefix(l.Text, "5 tools ") }) {
+		t.Errorf("the log does not tell of accepted tools: %+v, %v", lines, err)
 	}
 	// Keys in another order are no change.
 	r.declare(`{"inputSchema":{"properties":{"x":{"type":"string"}},"type":"object"},"annotations":{"readOnlyHint":true},"description":"Stays","name":"same","_meta":{"n":1}}`,

@@ -369,6 +369,31 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestAppendPiece joins recent and short pieces of one stream, and all of them at the end of a long list.
+func TestAppendPiece(t *testing.T) {
+	short, full, whole := "x", strings.Repeat("x", joinBytes), strings.Repeat("x", most)
+	for _, c := range []struct {
+		n          int
+		last, next operatorapi.Print
+		joins      bool
+	}{
+		{1, operatorapi.Print{Text: short}, operatorapi.Print{Text: "y", MS: joinMS - 1}, true},
+		{1, operatorapi.Print{Text: short}, operatorapi.Print{Text: "y", MS: joinMS}, false},
+		{1, operatorapi.Print{Text: short}, operatorapi.Print{Text: "y", Err: true}, false},
+		{1, operatorapi.Print{Text: full[1:]}, operatorapi.Print{Text: "y"}, true},
+		{1, operatorapi.Print{Text: full}, operatorapi.Print{Text: "y"}, false},
+		{maxPrints - 1, operatorapi.Print{Text: full}, operatorapi.Print{Text: "y"}, false},
+		{maxPrints, operatorapi.Print{Text: full}, operatorapi.Print{Text: "y", MS: joinMS}, true},
+		{maxPrints, operatorapi.Print{Text: whole}, operatorapi.Print{Text: "y"}, false},
+	} {
+		list := make([]operatorapi.Print, c.n)
+		list[c.n-1] = c.last
+		if got := appendPiece(list, c.next); (len(got) == c.n) != c.joins || !strings.HasSuffix(got[len(got)-1].Text, "y") {
+			t.Errorf("%d bytes at %d ms behind %d bytes: %d pieces of %d", len(c.next.Text), c.next.MS, len(c.last.Text), len(got), c.n)
+		}
+	}
+}
+
 // TestClean: what must not be stored is taken out of everything, also where it was printed in two pieces.
 // Promise: never-printed
 func TestClean(t *testing.T) {

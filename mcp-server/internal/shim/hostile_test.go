@@ -239,8 +239,8 @@ func TestSlow(t *testing.T) {
 func TestEngineGone(t *testing.T) {
 	spec := Spec{Container: "box", User: "7:7", Cmd: []string{"/bin/x"}}
 	socket := serve(t, "unix:///nonexistent/docker.sock", spec)
-	for range 2 {
-		got := send(t, socket, post("/v1.41/containers/box/exec", string(good(t, spec))))
+	for _, request := range []string{"GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n", post("/v1.41/containers/box/exec", string(good(t, spec)))} {
+		got := send(t, socket, request)
 		if !strings.Contains(got, " 502 ") && !strings.Contains(got, " 503 ") || !strings.Contains(got, "docker-shim: ") {
 			t.Errorf("got %q", got)
 		}

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // sink is a connection that records every write.
@@ -32,6 +35,30 @@ func (s *sink) Write(p []byte) (int, error) {
 	}
 	s.writes = append(s.writes, bytes.Clone(p))
 	return len(p), nil
+}
+
+// TestDetectTLS: the first byte decides on a port of the catalog, and a client without one is refused.
+func TestDetectTLS(t *testing.T) {
+	for _, c := range []struct {
+		port    uint16
+		first   string
+		ok, tls bool
+	}{
+		{portHTTPS, "", true, true}, {portHTTP, "", true, false}, {3000, "\x16\x03", true, true}, {3000, "GET", true, false}, {3000, "", false, false},
+	} {
+		client, server := net.Pipe()
+		go func() {
+			_, _ = io.WriteString(client, c.first)
+			_ = client.Close()
+		}()
+		conn := &Conn{Conn: server, port: c.port}
+		if ok := conn.detectTLS(testkit.Patience); ok != c.ok || conn.tls != c.tls {
+			t.Errorf("%d, %q: %v, TLS %v", c.port, c.first, ok, conn.tls)
+		}
+		if text, err := io.ReadAll(conn); err != nil || string(text) != c.first {
+			t.Errorf("%d: read %q of %q, %v", c.port, text, c.first, err)
+		}
+	}
 }
 
 // TestCork: what is written while corked leaves at once, complete and in order, however much it is.

@@ -367,6 +367,19 @@ func TestContentArrives(t *testing.T) {
 	}
 }
 
+// TestReadFails: an error of the source ends the body, at each byte before the last boundary's end.
+func TestReadFails(t *testing.T) {
+	from, _ := ParseType([]string{"multipart/form-data; boundary=b"})
+	body, stalled := form(head+"\r\nx", head+"\r\ny"), errors.New("stalled")
+	for n := range len(body) - 2 {
+		r := NewReader(io.MultiReader(strings.NewReader(body[:n]), iotest.ErrReader(stalled)), Config{From: from, To: from.WithNewBoundary(),
+			Open: func(_ *Part, content io.Reader) (io.Reader, error) { return content, nil }})
+		if _, err := io.ReadAll(r); !errors.Is(err, stalled) {
+			t.Errorf("after %q: %v", body[:n], err)
+		}
+	}
+}
+
 // TestConstantMemory: a long body passes through one window.
 func TestConstantMemory(t *testing.T) {
 	from, _ := ParseType([]string{"multipart/form-data; boundary=b"})

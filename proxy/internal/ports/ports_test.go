@@ -70,7 +70,7 @@ func TestSet(t *testing.T) {
 		sets  [][]uint16
 		want  []string
 	}{
-		{[]*slot.ID{nil}, [][]uint16{{3000, 9200}, {9200}, nil, {1}}, []string{"all:3000 all:9200", "all:9200", "", "all:1"}},
+		{[]*slot.ID{nil}, [][]uint16{{3000, 9200}, {9200}, nil, {1}, {9200}}, []string{"all:3000 all:9200", "all:9200", "", "all:1", "all:9200"}},
 		{[]*slot.ID{&zero, &seven}, [][]uint16{nil, {3000}, {3000, 3001}, {3001}}, []string{"", "0:3000 7:3000", "0:3000 0:3001 7:3000 7:3001", "0:3001 7:3001"}},
 	} {
 		b := &board{}

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/catalog"
+	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 )
@@ -24,6 +26,26 @@ func catalogOf(t *testing.T, dir string, number int, value string) {
 	testkit.Must(t, err)
 	testkit.Must(t, os.MkdirAll(filepath.Join(dir, "many"), 0o700))
 	testkit.Must(t, os.WriteFile(filepath.Join(dir, "many", "config.json"), text, 0o600))
+}
+
+// TestSameCredentials: another certificate, value, name, number or place of credentials is a difference.
+func TestSameCredentials(t *testing.T) {
+	api := func() *catalog.API {
+		return &catalog.API{ClientCert: &catalog.ClientCert{Cert: []byte("a"), Key: secret.New("key")},
+			Credentials: []catalog.Credential{{Name: "A_TOKEN", Value: secret.New("value")}}}
+	}
+	for name, change := range map[string]func(*catalog.API){
+		"nothing": func(*catalog.API) {}, "description": func(a *catalog.API) { a.Description = "b" },
+		"certificate": func(a *catalog.API) { a.ClientCert.Cert = []byte("b") }, "no certificate": func(a *catalog.API) { a.ClientCert = nil },
+		"value": func(a *catalog.API) { a.Credentials[0].Value = secret.New("b") }, "name": func(a *catalog.API) { a.Credentials[0].Name = "B_TOKEN" },
+		"number": func(a *catalog.API) { a.Credentials = nil }, "place": func(a *catalog.API) { a.Credentials[0].Surfaces = make([]catalog.Surface, 1) },
+	} {
+		a, b := api(), api()
+		change(b)
+		if want := name == "nothing" || name == "description"; hasSameCredentials(a, b) != want || hasSameCredentials(b, a) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
 }
 
 // TestManyCredentials: 500 credentials are compiled once for both scrubbing and refusing requests. When one is

@@ -12,6 +12,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/slot"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/generation"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/interp"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/internal/jail"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -107,6 +108,14 @@ func TestChoose(t *testing.T) {
 	p.seats[5].warm = nil
 	if s, _ := p.chooseSlot(false); s.id != 5 {
 		t.Errorf("slot %d, want the empty one", s.id)
+	}
+	key := p.interpreterKey(p.seats[4], false)
+	for i, want := range []int{3, 4} { // starting interpreters are better than prepared ones
+		p.seats[3].warm, p.seats[4].running = &warmInterpreter{Interpreter: &interp.Interpreter{}, key: key, started: i == 0}, nil
+		p.seats[4].warm = &warmInterpreter{Interpreter: &interp.Interpreter{}, key: key, started: i == 1}
+		if s, ready := p.chooseSlot(false); ready || int(s.id) != want {
+			t.Errorf("slot %d, want %d, whose interpreter is starting", s.id, want)
+		}
 	}
 	for _, s := range p.seats[3:5] {
 		s.lease = 1
