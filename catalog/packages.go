@@ -106,7 +106,6 @@ func ParsePackages(data []byte) (Packages, Problems) {
 		name := PackageName(pin)
 		if first, twice := seen[name]; twice {
 			d.AddError(field, fmt.Sprintf("%s again, as in packages[%d]", name, first), "one version of each package")
-			continue
 		}
 		seen[name] = i
 	}

@@ -2,6 +2,11 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -11,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
+	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
 
 // TestTidies: packages are tidied once after each change of the catalog, and again while that is asked for.
@@ -43,6 +49,29 @@ func TestTidies(t *testing.T) {
 		again.Store(false)
 		after(6)
 	})
+}
+
+// TestTidyFails: without an answer of the proxy or of sandboxd, packages are tidied again later.
+func TestTidyFails(t *testing.T) {
+	serve := func(answer string) func(context.Context) (net.Conn, error) {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+		t.Cleanup(s.Close)
+		return func(ctx context.Context) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", s.Listener.Addr().String())
+		}
+	}
+	gone := func(context.Context) (net.Conn, error) { return nil, errors.New("gone") }
+	for name, c := range map[string]struct {
+		dial  func(context.Context) (net.Conn, error)
+		again bool
+	}{
+		"no proxy": {gone, true}, "no API": {serve(`{"apis":[]}`), false}, "no sandbox": {serve(`{"apis":[{"name":"a"}]}`), true},
+	} {
+		l := &BridgeLauncher{Control: proxyapi.NewClientOver(c.dial), Client: sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: gone})}
+		if again := l.RemoveUnused(t.Context(), logline.New(t.Output(), "text", nil)); again != c.again {
+			t.Errorf("%s: again %v", name, again)
+		}
+	}
 }
 
 func TestWanted(t *testing.T) {

@@ -187,9 +187,11 @@ func TestLongEnum(t *testing.T) {
 		all = append(all, fmt.Sprintf(`"zone-%03d"`, i))
 	}
 	schema := `{"type":"object","properties":{"z":{"enum":[` + strings.Join(all, ",") + `]}}}`
-	want := `z: found "zone499", want one of ` + strings.Join(all[:20], ", ") + `, … (500 in all); did you mean "zone-499"?`
-	if got := strings.Join(findMistakes(json.RawMessage(schema), json.RawMessage(`{"z":"zone499"}`)), "|"); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
+	for _, text := range []string{"zone499", "zoe-49x9"} { // one slip, and two in eight characters
+		want := `z: found "` + text + `", want one of ` + strings.Join(all[:20], ", ") + `, … (500 in all); did you mean "zone-499"?`
+		if got := strings.Join(findMistakes(json.RawMessage(schema), json.RawMessage(`{"z":"`+text+`"}`)), "|"); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
 	}
 }
 

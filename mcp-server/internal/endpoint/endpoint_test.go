@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,16 @@ func TestRetireConnections(t *testing.T) {
 			t.Fatal(answer.Status)
 		}
 		return isReused, answer.Close
+	}
+	for n, want := range map[int]int{60 << 10: http.StatusOK, 100 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.ListAddrs()[0].String()+"/healthz", nil)
+		testkit.Must(t, err)
+		r.Header.Set("X-Large", strings.Repeat("a", n))
+		answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+		testkit.Must(t, err)
+		if answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("a header of %d bytes: %s", n, answer.Status)
+		}
 	}
 	if _, isLast := get(); isLast {
 		t.Error("the connection closes before the endpoint retires")

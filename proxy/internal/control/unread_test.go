@@ -1,9 +1,11 @@
 package control
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,7 +72,11 @@ func TestUnread(t *testing.T) {
 	}
 	before := digest()
 
-	client := serve(t, New(Config{Journal: receipt.NewJournal(receipt.Config{Log: log}), Current: r.Current}))
+	control := New(Config{Journal: receipt.NewJournal(receipt.Config{Log: log}), Current: r.Current})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	control.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/v1/catalog/large/operations", nil)) // it returns
+	client := serve(t, control)
 	type answer struct {
 		name, text string
 		err        error

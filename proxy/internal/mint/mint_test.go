@@ -505,9 +505,16 @@ func TestDiskFull(t *testing.T) {
 	}
 	server, dir := newLoginServer(t), filepath.Join(t.TempDir(), "tokens")
 	w := newWorld(t, server, dir)
+	moved := dir + "-moved"
+	testkit.Must(t, os.Rename(dir, moved))
+	started, err := w.BeginLogin(t.Context(), credentialapi.Login{Name: loginName, Way: credentialapi.WayBrowser, Port: 49152})
+	testkit.Must(t, err)
+	if err := w.FinishLogin(t.Context(), w.approve(t, started)); err == nil {
+		t.Error("a login is finished that cannot be stored")
+	}
+	testkit.Must(t, os.Rename(moved, dir))
 	w.login(t)
 	w.clock.move(2 * time.Hour)
-	moved := dir + "-moved"
 	testkit.Must(t, os.Rename(dir, moved))
 	asked := server.count()
 	if _, err := w.ObtainValue(t.Context(), w.cred); err == nil || server.count() != asked {

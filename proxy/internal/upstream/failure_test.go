@@ -17,11 +17,32 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
+
+// TestSealedWrite: a failed write waits for the end of reading, and no longer.
+func TestSealedWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		s, start := sealConn(client), time.Now()
+		_ = server.Close()
+		if _, err := s.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+		if _, err := s.Write([]byte("x")); err == nil || time.Since(start) > 0 {
+			t.Errorf("%v after %s", err, time.Since(start))
+		}
+		s = sealConn(client)
+		if _, err := s.Write([]byte("x")); err == nil || time.Since(start) != answerTime {
+			t.Errorf("without a reader: %v after %s", err, time.Since(start))
+		}
+	})
+}
 
 // TestHints: what a failure tells the model has no setting's file in it, and what it tells a person speaks to a person.
 // Neither says no more than to try again later, and neither quotes the cause.

@@ -60,10 +60,13 @@ func TestBounds(t *testing.T) {
 		"missing": {argv: []string{"/nonexistent/tsc"}},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), limit/10)
+		if name == "memory" {
+			ctx = t.Context()
+		}
 		start := time.Now()
 		mistakes, err := CheckCode(ctx, s, some())
 		cancel()
-		if err == nil || mistakes != nil || time.Since(start) > testkit.Patience {
+		if err == nil || name == "memory" && errors.Is(err, context.DeadlineExceeded) || mistakes != nil || time.Since(start) > testkit.Patience {
 			t.Errorf("%s: %v %v after %s", name, mistakes, err, time.Since(start))
 		}
 		if slow := s.argv[0] == "sleep"; slow != s.killed.Load() {
