@@ -2,6 +2,7 @@ package logline
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -166,6 +167,22 @@ type writes struct {
 func (w *writes) Write(p []byte) (int, error) {
 	w.n++
 	return w.Buffer.Write(p)
+}
+
+// failing fails at each record.
+type failing struct {
+	slog.Handler
+	n *int
+}
+
+func (f failing) Handle(context.Context, slog.Record) error { *f.n++; return io.ErrClosedPipe }
+
+// TestTogetherFails: another handler's error ends the records.
+func TestTogetherFails(t *testing.T) {
+	n := 0
+	if err := LogTogether(t.Context(), slog.New(failing{slog.DiscardHandler, &n}), slog.Record{}, slog.Record{}); !errors.Is(err, io.ErrClosedPipe) || n != 1 {
+		t.Errorf("%v after %d records", err, n)
+	}
 }
 
 // TestTogether: lines that belong together leave in one piece, each with its own tag.

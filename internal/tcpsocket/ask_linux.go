@@ -31,8 +31,8 @@ func (q question) Serialize() []byte {
 	binary.NativeEndian.PutUint32(b[4:], ^uint32(0)) // all states
 	binary.BigEndian.PutUint16(b[8:], q.local.Port())
 	binary.BigEndian.PutUint16(b[10:], q.remote.Port())
-	copy(b[12:28], q.local.Addr().AsSlice())
-	copy(b[28:44], q.remote.Addr().AsSlice())
+	copy(b[12:], q.local.Addr().AsSlice())
+	copy(b[28:], q.remote.Addr().AsSlice())
 	binary.NativeEndian.PutUint64(b[48:], ^uint64(0)) // no cookie (INET_DIAG_NOCOOKIE)
 	return b
 }

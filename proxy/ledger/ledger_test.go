@@ -881,6 +881,18 @@ func TestSlowAnchor(t *testing.T) {
 	}
 }
 
+// TestKeyFails: without its public key, the ledger makes no private key.
+func TestKeyFails(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Must(t, os.MkdirAll(filepath.Join(dir, pubName, "x"), 0o700))
+	if _, err := Open(Config{Dir: dir}); err == nil {
+		t.Error("a ledger is open without its public key")
+	}
+	if _, err := os.Stat(filepath.Join(dir, keyName)); err == nil {
+		t.Error("the private key is there")
+	}
+}
+
 // TestOneWriter: a second process is told.
 func TestOneWriter(t *testing.T) {
 	dir := t.TempDir()

@@ -2,6 +2,7 @@ package hostfolder
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,6 +158,15 @@ func TestParse(t *testing.T) {
 	} {
 		if list, problems := Parse([]byte(text)); list != nil || len(problems) != 1 || !strings.Contains(problems.String(), want) {
 			t.Errorf("%s: %v, want %s", text, problems, want)
+		}
+	}
+	for n, ok := range map[int]bool{maxFolders: true, maxFolders + 1: false} {
+		var folders []string
+		for i := range n {
+			folders = append(folders, fmt.Sprintf(`"a%d": {"path": "/x"}`, i))
+		}
+		if _, problems := Parse([]byte(`{"folders": {` + strings.Join(folders, ",") + `}}`)); (len(problems) == 0) != ok {
+			t.Errorf("%d folders: %v", n, problems)
 		}
 	}
 	list, problems := Parse([]byte(`{"folders": {"a": {"path": "/x", "write": true}}}`))

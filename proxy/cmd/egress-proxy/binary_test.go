@@ -263,6 +263,17 @@ func TestFailedStarts(t *testing.T) {
 			}
 		})
 	}
+	shared := []string{"--inside", "10.1.0.1", "--address", "10.2.0.1", "--publish", dir + "/p", "--listen", "127.0.0.1:0"}
+	for i := 0; i < len(shared); i += 2 {
+		three := slices.Concat(good, []string{"--mode", "shared"}, shared[:i], shared[i+2:])
+		if err := runCommand(context.Background(), three, func(string) string { return "" }, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "want all, with --listen") {
+			t.Errorf("without %s: %v", shared[i], err)
+		}
+		one := slices.Concat(good, shared[i:i+2])
+		if err := runCommand(context.Background(), one, func(string) string { return "" }, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), ": want") {
+			t.Errorf("only %s: %v", shared[i], err)
+		}
+	}
 	if err := runCommand(context.Background(), []string{"health", "--control", dir + "/c.sock"}, os.Getenv, &bytes.Buffer{}, &bytes.Buffer{}); err == nil {
 		t.Error("nobody serves, and health is content")
 	}

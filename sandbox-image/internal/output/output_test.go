@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,20 @@ func TestKeep(t *testing.T) {
 }
 
 // A link in the place of the file is not followed.
+// TestKeepIncomplete: a file that could not be written to its end is removed.
+func TestKeepIncomplete(t *testing.T) {
+	k := newKeep(t, RunFilesConfig{From: 4, Runs: 2, Bytes: 1 << 20})
+	f := k.NewFile("run")
+	f.Write([]byte("12345"))
+	f.err = errors.New("the disk is full")
+	if path, err := f.Close(); path != "" || err == nil {
+		t.Errorf("%q, %v", path, err)
+	}
+	if _, err := k.root.Stat("run"); err == nil {
+		t.Error("it is still there")
+	}
+}
+
 func TestKeepFollowsNoLink(t *testing.T) {
 	k := newKeep(t, RunFilesConfig{})
 	victim := filepath.Join(t.TempDir(), "victim")
