@@ -113,11 +113,7 @@ func firstOf(list []operatorapi.Print, n int) []operatorapi.Print {
 		if p.Text = safetext.CutText(p.Text, max(0, n), ""); p.Text != "" {
 			out = append(out, p)
 		}
-		// The rest of a cut piece must not be followed by later pieces.
-		if len(p.Text) < whole {
-			break
-		}
-		n -= whole
+		n -= whole // below zero after a cut piece, so no later piece follows
 	}
 	return out
 }
@@ -129,10 +125,7 @@ func lastOf(list []operatorapi.Print, n int) (out []operatorapi.Print) {
 		if p.Text = lastBytes(p.Text, max(0, n)); p.Text != "" {
 			out = append(out, p)
 		}
-		if len(p.Text) < whole {
-			break
-		}
-		n -= whole
+		n -= whole // see firstOf
 	}
 	slices.Reverse(out)
 	return out

@@ -26,6 +26,7 @@ func TestArguments(t *testing.T) {
 		{"const", `{"properties":{"s":{"const":"x"}}}`, `{s?: "x"}`},
 		{"types", `{"properties":{"s":{"type":["null","string"]}}}`, `{s?: string | null}`},
 		{"array", `{"properties":{"s":{"type":"array","items":{"type":"string"}}}}`, `{s?: string[]}`},
+		{"empty lists", `{"properties":{"s":{"enum":[],"anyOf":[],"oneOf":[],"type":"string"}}}`, `{s?: string}`},
 		{"array of a union", `{"properties":{"s":{"type":"array","items":{"enum":["a","b"]}}}}`, `{s?: ("a" | "b")[]}`},
 		{"array of anything", `{"properties":{"s":{"type":"array"}}}`, `{s?: unknown[]}`},
 		{"tuple", `{"properties":{"s":{"prefixItems":[{"type":"number"},{"type":"string"}]}}}`, `{s?: [number, string]}`},
