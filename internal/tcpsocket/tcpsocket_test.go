@@ -24,6 +24,29 @@ const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->whe
    7: 00000000:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1004        0 16 1 0 100 0 0 10 0
 `
 
+// TestTables finds a socket in /proc if sock_diag(7) has not found it.
+func TestTables(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer l.Close()
+	at := netip.MustParseAddrPort(l.Addr().String())
+	want, err := find(at, at, isListening)
+	testkit.Must(t, err)
+	for skipped, found := range map[int]bool{0: true, 1: true, 2: false} { // one match is sock_diag's, and one that of /proc
+		n := 0
+		got, err := find(at, at, func(e entry, local, remote netip.AddrPort) bool {
+			if !isListening(e, local, remote) {
+				return false
+			}
+			n++
+			return n > skipped
+		})
+		if found != (err == nil) || found && got != want || !found && !errors.Is(err, errNotFound) {
+			t.Errorf("after %d matches: %+v, %v, want %+v", skipped, got, err, want)
+		}
+	}
+}
+
 func TestFindInTable(t *testing.T) {
 	for _, c := range []struct {
 		name, local, remote string

@@ -101,6 +101,25 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// TestParsePlace reads the place of a record that formatRecord has written, and of no other text.
+func TestParsePlace(t *testing.T) {
+	hash := tlog.RecordHash([]byte("x"))
+	line := string(formatRecord(7, time.Unix(0, 0), hash, []byte("salt"), []byte(`{"run":"r"}`)))
+	if n, prev, ok := parsePlace([]byte(line)); !ok || n != 7 || !isNext(prev, hash) {
+		t.Errorf("%s: %d, %s, %v", line, n, prev, ok)
+	}
+	for _, bad := range []string{`"n":7`, `{"n":x`, `{"n":-7`, `{"n":1234567890123456789`, `{"n":`} {
+		if _, _, ok := parsePlace([]byte(strings.Replace(line, `{"n":7`, bad, 1))); ok {
+			t.Errorf("%s has a place", bad)
+		}
+	}
+	for _, cut := range []string{`,"at":`, `","prev":"`} {
+		if _, _, ok := parsePlace([]byte(strings.Replace(line, cut, "", 1))); ok {
+			t.Errorf("without %s there is a place", cut)
+		}
+	}
+}
+
 func TestParseHead(t *testing.T) {
 	h := Head{18231, tlog.RecordHash([]byte("x"))}
 	for _, text := range []string{

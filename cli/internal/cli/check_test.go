@@ -11,6 +11,19 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
+// TestNoDescription: each option that describes an API counts alone.
+func TestNoDescription(t *testing.T) {
+	one := []string{"x"}
+	if !(&apiOptions{json: true, path: "x"}).hasNoDescription() {
+		t.Error("other options describe an API")
+	}
+	for i, o := range []apiOptions{{domains: one}, {tokens: one}, {surfaces: one}, {restrict: one}, {description: "x"}, {reference: "x"}} {
+		if o.hasNoDescription() {
+			t.Errorf("option %d describes no API", i)
+		}
+	}
+}
+
 // TestInspectTenants finds the operator's token and unknown APIs, and suggests the nearest name.
 func TestInspectTenants(t *testing.T) {
 	const token = "the-operators-token-0123456789abcdef"
