@@ -50,7 +50,8 @@ func TestRetireConnections(t *testing.T) {
 		r.Header.Set("X-Large", strings.Repeat("a", n))
 		answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 		testkit.Must(t, err)
-		if answer.Body.Close(); answer.StatusCode != want {
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
 			t.Errorf("a header of %d bytes: %s", n, answer.Status)
 		}
 	}

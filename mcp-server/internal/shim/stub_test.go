@@ -1,6 +1,8 @@
 package shim
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,7 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
 // stub is an engine that says what it is told to say and remembers what it was asked.
@@ -116,6 +123,38 @@ func TestOwnExec(t *testing.T) {
 				t.Errorf("the engine was asked %q, and the caller told %q", engine.heard(), answer)
 			}
 		})
+	}
+}
+
+// countedConn counts calls of Close.
+type countedConn struct {
+	net.Conn
+	closed atomic.Int32
+}
+
+func (c *countedConn) Close() error {
+	c.closed.Add(1)
+	return c.Conn.Close()
+}
+
+// TestStreamsEnd: after the end of an exec's output, or of the shim, neither connection stays open.
+func TestStreamsEnd(t *testing.T) {
+	for _, byShim := range []bool{false, true} {
+		caller, fromCaller := net.Pipe()
+		exec, fromExec := net.Pipe()
+		conn, engine := &countedConn{Conn: fromCaller}, &countedConn{Conn: fromExec}
+		ctx, cancel := context.WithCancel(t.Context())
+		if byShim {
+			cancel()
+		} else {
+			testkit.Must(t, exec.Close())
+		}
+		joinStreams(ctx, conn, client.HijackedResponse{Conn: engine, Reader: bufio.NewReader(engine)})
+		cancel()
+		if conn.closed.Load() == 0 || engine.closed.Load() == 0 {
+			t.Errorf("by the shim %v: closed the caller's %d times, the engine's %d times", byShim, conn.closed.Load(), engine.closed.Load())
+		}
+		_, _ = caller.Close(), exec.Close()
 	}
 }
 
