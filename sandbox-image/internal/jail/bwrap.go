@@ -88,14 +88,19 @@ type bwrapPlan struct {
 	folders  []Folder
 	// code is the name of the code directory, and of the folder below EmbeddedConfig.Out.
 	code string
+	// cache has the names of denoCache's files, in the order of their descriptors from cacheFD.
+	cache []string
 }
 
 // commandLine returns bubblewrap's command line for Deno. From the host the sandbox sees only the code directory and
 // the root of interpreterRoot.
 func (p bwrapPlan) commandLine() []string {
-	a := p.commandPrefix(p.packages.addToEnviron(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir)))
+	a := p.commandPrefix(p.packages.addToEnviron(p.bait.addToEnviron(denoEnviron(denoDir, p.tz), CodeDir)))
 	a = append(a, p.files()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
+	for i, name := range p.cache {
+		a = append(a, "--perms", "0600", "--file", strconv.Itoa(cacheFD+i), path.Join(denoDir, name))
+	}
 	a = append(a, p.packages.bindForDeno()...)
 	a = append(a, "--chdir", TmpDir, "--", denoPath)
 	return append(a, denoProcess{

@@ -253,6 +253,7 @@ func (b *bwrapProcess) CheckConfinement() error {
 		return fmt.Errorf("holding the sandbox's mounts: %w", err)
 	}
 	b.main, b.mounts = pid, mounts
+	b.jail.cache.keepFrom(fmt.Sprintf("/proc/%d/root%s", pid, denoDir))
 	return nil
 }
 

@@ -48,8 +48,9 @@ func TestArgv(t *testing.T) {
 		bwrapBox: bwrapBox{bwrap: "/usr/bin/bwrap", uid: 20003, gid: 20000, infoFD: infoFD, gateFD: gateFD, filterFD: filterFD},
 		net:      []string{"*.example.com", "api.example.org"}, tz: "UTC", memory: 1 << 30, code: "slot3-1",
 	}
+	p.cache = []string{"dep_analysis_cache_v2", "dep_analysis_cache_v2-wal"}
 	golden(t, "bwrap", p.commandLine())
-	p.net, p.private, p.bait = nil, true, "Canary"
+	p.net, p.cache, p.private, p.bait = nil, nil, true, "Canary"
 	golden(t, "bwrap-closed", p.commandLine())
 	p.packages = CodePackages{Set: "npm:@scope/name@1.2.3 npm:x@2.0.0", Registry: "https://packages.example.com/"}.withDir(packagesPath)
 	golden(t, "bwrap-packages", p.commandLine())

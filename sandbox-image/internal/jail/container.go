@@ -57,7 +57,8 @@ type ContainerConfig struct {
 // Container is the jail in which each slot is a uid of one container. sandboxd is process 1 there. It has only the
 // capabilities SETUID, SETGID and KILL, or, if Shared, the uid of the only slot.
 type Container struct {
-	cfg ContainerConfig
+	cfg   ContainerConfig
+	cache denoCache
 
 	mu    sync.Mutex
 	roots map[int]slot.ID // slot of each interpreter by pid, until the interpreter has been waited for
@@ -129,7 +130,7 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 		Dir:  TmpDir,
 		Argv: append([]string{c.cfg.Deno}, deno.args()...),
 		Env: packages.addToEnviron(
-			replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), seat.TZ), dir))),
+			replaceTmpDir(own, b.addToEnviron(denoEnviron(filepath.Join(dir, "deno"), seat.TZ), dir))),
 	}
 	if packages.Set != "" {
 		p.Read = append(p.Read, packages.dir)

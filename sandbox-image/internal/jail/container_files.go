@@ -61,6 +61,11 @@ func (c *Container) prepareDir(seat InterpreterSpec) error {
 		if err := makeGroupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
 			return err
 		}
+		for name, data := range c.cache.listFiles() {
+			if err := c.writeFile(id, "deno/"+name, data, 0o660); err != nil {
+				return err
+			}
+		}
 		if seat.Packages.Set != "" {
 			err := os.Symlink(sandboxapi.PackageDir(seat.Packages.Set)+"/npm", filepath.Join(dir, "deno", "npm"))
 			if err != nil {
@@ -117,11 +122,16 @@ func makeGroupDir(path string, group int, mode os.FileMode) error {
 
 // writePrivate writes a new file that only the slot can read.
 func (c *Container) writePrivate(id slot.ID, name string, data []byte) error {
+	return c.writeFile(id, name, data, 0o640)
+}
+
+// writeFile writes a new file in the slot's directory, for its private group.
+func (c *Container) writeFile(id slot.ID, name string, data []byte, mode os.FileMode) error {
 	// The mode stays 0600 until the group is set.
 	f, err := os.OpenFile(filepath.Join(c.slotDir(id), name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	return errors.Join(err, f.Chown(-1, BasePrivateGroup+int(id)), f.Chmod(0o640), f.Close())
+	return errors.Join(err, f.Chown(-1, BasePrivateGroup+int(id)), f.Chmod(mode), f.Close())
 }

@@ -209,6 +209,7 @@ func (t *containerProcess) CheckConfinement() error {
 		return fmt.Errorf("user %d has the processes %v, want only the interpreter %d", t.slot.UID(), alive, pid)
 	}
 	t.main = pid
+	t.jail.cache.keepFrom(filepath.Join(t.jail.slotDir(t.slot), "deno"))
 	return nil
 }
 

@@ -27,6 +27,7 @@ const (
 	mountFD  = 5
 	gateFD   = 6
 	filterFD = 7
+	cacheFD  = 8 // the first of denoCache's files
 )
 
 // EmbeddedConfig configures an Embedded. Every path is the host's.
@@ -50,14 +51,14 @@ type EmbeddedConfig struct {
 
 // Embedded is the jail that makes one bubblewrap sandbox per interpreter.
 type Embedded struct {
-	cfg   EmbeddedConfig
-	netns map[slot.ID]uint64   // inodes
-	ours  map[string]uint64    // inodes of sandboxd's namespaces, by kind: no sandbox may share one
-	libs  []confine.StageEntry // Deno's libraries, as a sandbox sees them
-	bwrap []confine.StageEntry // the files that bubblewrap needs to start
-	stage *os.File             // the mount namespace from which servers and the compiler start
-	// filters has an anonymous file with the seccomp filter for each combination of options.
-	filters map[seccomp.Options]*os.File
+	cfg     EmbeddedConfig
+	netns   map[slot.ID]uint64   // inodes
+	ours    map[string]uint64    // inodes of sandboxd's namespaces, by kind: no sandbox may share one
+	libs    []confine.StageEntry // Deno's libraries, as a sandbox sees them
+	bwrap   []confine.StageEntry // the files that bubblewrap needs to start
+	stage   *os.File             // the mount namespace from which servers and the compiler start
+	filters map[seccomp.Options][]byte
+	cache   denoCache
 	// ownUIDs means that each slot has a separate uid. Without root, all slots share the user's uid.
 	ownUIDs bool
 	// python collects the files that Python needs, on its first call.
@@ -79,7 +80,7 @@ const resolvConf = "nameserver 127.0.0.1\noptions attempts:5 timeout:1\n"
 // NewEmbedded prepares the jail. Work must not be in use by another jail.
 func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	e := &Embedded{cfg: cfg, netns: map[slot.ID]uint64{}, ours: map[string]uint64{}, stages: map[stageKind]*os.File{},
-		filters: map[seccomp.Options]*os.File{}}
+		filters: map[seccomp.Options][]byte{}}
 	e.python = sync.OnceValues(e.findPythonFiles)
 	// "net" is not in the list, because each slot's network namespace is compared with an exact inode instead.
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts"} {
@@ -130,7 +131,7 @@ func NewEmbedded(cfg EmbeddedConfig) (*Embedded, error) {
 	}
 	for _, forks := range []bool{false, true} {
 		for _, o := range []seccomp.Options{{Processes: forks}, {Processes: forks, HostFolder: true}} {
-			if e.filters[o], err = filterFile(o); err != nil {
+			if e.filters[o], err = seccomp.MachineFilter(o); err != nil {
 				return nil, err
 			}
 		}
@@ -192,19 +193,15 @@ func (e *Embedded) stageOf(kind stageKind, folders []Folder) (*os.File, error) {
 	return stage, err
 }
 
-// filterFile returns an anonymous file with an encoded seccomp filter.
-func filterFile(o seccomp.Options) (*os.File, error) {
-	code, err := seccomp.MachineFilter(o)
+// anonymousFile returns a file in memory, whose position is its start.
+func anonymousFile(name string, data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making a file for %s: %w", name, err)
 	}
-	fd, err := unix.MemfdCreate("seccomp", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("making a file for the seccomp filter: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "seccomp")
-	if _, err := f.WriteAt(code, 0); err != nil {
-		return nil, errors.Join(fmt.Errorf("writing the seccomp filter: %w", err), f.Close())
+	f := os.NewFile(uintptr(fd), name)
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("writing %s: %w", name, err), f.Close())
 	}
 	return f, nil
 }
@@ -263,9 +260,6 @@ func (e *Embedded) Close() error {
 	var err error
 	for _, stage := range e.stages {
 		err = errors.Join(err, stage.Close())
-	}
-	for _, filter := range e.filters {
-		err = errors.Join(err, filter.Close())
 	}
 	return errors.Join(err, e.stage.Close(), os.RemoveAll(e.cfg.Work), os.RemoveAll(e.cfg.Out))
 }
@@ -391,21 +385,41 @@ func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdi
 	if err != nil {
 		return nil, err
 	}
-	argv := p.commandLine()
+	filter := e.cfg.Limits.filterOptions(seat.Folders)
 	if seat.Python {
 		files, err := e.python()
 		if err != nil {
 			return nil, err
 		}
-		argv = p.pythonArgv(files)
+		return e.launchBwrap(seat.Slot, e.enterPlan(seat.Slot, p.pythonArgv(files)), filter, stage, stdio)
 	}
-	return e.launchBwrap(seat.Slot, e.enterPlan(seat.Slot, argv), e.cfg.Limits.filterOptions(seat.Folders), stage, stdio)
+	var cache []*os.File
+	defer func() { closeFiles(cache) }()
+	for name, data := range e.cache.listFiles() {
+		f, err := anonymousFile(name, data)
+		if err != nil {
+			return nil, err
+		}
+		p.cache, cache = append(p.cache, name), append(cache, f)
+	}
+	plan := e.enterPlan(seat.Slot, p.commandLine())
+	for i := range cache {
+		plan.Keep = append(plan.Keep, cacheFD+i)
+	}
+	return e.launchBwrap(seat.Slot, plan, filter, stage, stdio, cache...)
 }
 
-// launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter". The caller completes the
-// returned process and calls startWatching.
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// launchBwrap starts bubblewrap in a slot's network namespace through "sandboxd enter", with further files after
+// filterFD. The caller still owns these, completes the returned process, and calls startWatching.
 func (e *Embedded) launchBwrap(
 	id slot.ID, plan confine.ProcessSpec, filter seccomp.Options, stage *os.File, stdio Stdio,
+	further ...*os.File,
 ) (*bwrapProcess, error) {
 	ns, ok := e.cfg.NetNS[id]
 	if !ok {
@@ -418,12 +432,13 @@ func (e *Embedded) launchBwrap(
 	// bubblewrap must hold the only write end: readInfo ends when bubblewrap does.
 	defer w.Close()
 	// bubblewrap reads the filter to the end, so each sandbox needs a file with a separate position.
-	own, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", e.filters[filter].Fd()))
+	own, err := anonymousFile("seccomp", e.filters[filter])
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the seccomp filter: %w", err), r.Close())
+		return nil, errors.Join(err, r.Close())
 	}
 	defer own.Close()
-	p, err := plan.Start([]*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own}, together)
+	files := []*os.File{stdio.In, stdio.Out, stdio.Err, ns, w, stage, stdio.Gate, own}
+	p, err := plan.Start(append(files, further...), together)
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
