@@ -29,8 +29,8 @@ var modesDiffer = []struct {
 		`^G/(a (symbolic|hard) link|a directory named|update_skill through)|^M/stored tokens|^P/control: code that finds|` +
 			`^T/tenants: a token that is taken away`)},
 	{"each mode counts memory and bounds files by other means", regexp.MustCompile(
-		`^F/.*(memory bomb|\d GiB|700 MiB|(list|heap|buffer) bomb|files? (flood|in)|(shared|mmap).* (pages|ctypes)|shared pages|pipes|` +
-			`thousands of sockets|64 signed bodies)`)},
+		`^F/(buffer bomb|escaped: memory bomb|(Python: )?shared pages|pipes|Python: (buffers of|pipes|thousands of sockets)|` +
+			`thousands of sockets|64 signed bodies|memory of the proxy: 64)|^F/.*(files? (flood|in)|files of \d)`)},
 	{"each mode ends processes by other means", regexp.MustCompile(
 		`^F/.*(endless loop|(workers|threads) without end|storm of|fork bomb|stay behind|not end|leaves in the middle)`)},
 	{"each mode publishes the endpoint in another way", regexp.MustCompile(
@@ -39,10 +39,21 @@ var modesDiffer = []struct {
 		`^P/(.* approved from the sandbox|mcp-server approves|on a terminal: what a run prints)`)},
 }
 
+// inDocker matches attacks in which a pod cannot differ from a container of Docker, though both differ from embedded mode.
+// Both run sandboxd in a container, which starts the children of servers, and counts memory and files, with the same
+// code. The other attacks show what the kubelet decides: mounts, namespaces, filters, limits and addresses.
+var inDocker = regexp.MustCompile(
+	`^S/child of a server|^F/(buffer bomb|many small files|files of|escaped: memory bomb in children)|` + bombs +
+		`|^F/.*(a huge file|sparse file|buffers of|open and removed|storm of)`)
+
 // oneUser matches attacks that embedded mode mounts as root only. They take many seconds to show that one more kind of
 // memory counts. As an ordinary user, sandboxd counts this memory with the same code. Other memory bombs show that it may
 // then read the figures of a run's processes.
-var oneUser = regexp.MustCompile(`^F/(escaped: memory bomb in page tables|Python: (list bomb|pages of mmap by ctypes))$`)
+var oneUser = regexp.MustCompile(bombs)
+
+// bombs matches memory bombs by kinds of memory that sandboxd counts with the same code for each user and in each
+// container.
+const bombs = `^F/escaped: memory bomb in (attributes|files|memfds on|page tables|pages of|pairs|pipes|shared pages|sockets to)`
 
 // needsBothUsers reports whether embedded mode mounts an attack by Python, or by code that has left Deno, as an ordinary
 // user too.
@@ -61,10 +72,10 @@ func (a Attack) WhyModesDiffer() string {
 }
 
 // IsMountedIn reports whether a mode's suite mounts the attack. Embedded mode mounts those that exist there. The other
-// modes mount those that exist there alone, and those in which the modes could differ.
+// modes mount those that exist there alone, and those in which the modes could differ. Kubernetes leaves some to Docker.
 func (a Attack) IsMountedIn(mode world.Mode) bool {
 	if len(a.Only) > 0 {
 		return slices.Contains(a.Only, mode)
 	}
-	return mode == world.Embedded || a.WhyModesDiffer() != ""
+	return mode == world.Embedded || a.WhyModesDiffer() != "" && (mode == world.Docker || !inDocker.MatchString(a.Section+"/"+a.Name))
 }

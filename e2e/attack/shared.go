@@ -16,15 +16,15 @@ import (
 const sharers = 8
 
 // byAnswers matches judges that need only the run's output and the requests that arrived.
-var byAnswers = regexp.MustCompile(`^(refused|swapped|scrubbed|notEchoed|nothingWhole|never|once|unknownBoundary)\([^()]*\)$|^(twoReadings|overrideUnsent)$|^unswapped\("\w+", false\)$`)
+var byAnswers = regexp.MustCompile(`^(refused|swapped|scrubbed|notEchoed|nothingWhole|never|once|unknownBoundary)\([^()]*\)$|^(twoReadings|overrideUnsent|macked|signed\(\)|signatureHidden|unsigned)$|^unswapped\("\w+", false\)$`)
 
 // ownProgram matches code that cannot run in a function beside other attacks.
 var ownProgram = regexp.MustCompile(`(?m)^import |REVERSED_|Deno\.exit|globalThis|addEventListener\("(error|unhandled)`)
 
 // canShare reports whether the attack may run in one interpreter with others. Its code must be TypeScript that only
-// reaches the proxy, about requests (A) or answers (B). It must have the usual timeout and a judge of byAnswers.
+// reaches the proxy, about requests (A), answers (B) or signatures (M). It must have the usual timeout and a judge of byAnswers.
 func (a Attack) canShare() bool {
-	return (a.Section == "A" || a.Section == "B") && a.Do == nil && a.Language == "" && a.byAnswers && a.Seconds == 0 && a.Chain == "" && len(a.Only) == 0 &&
+	return strings.Contains("ABM", a.Section) && a.Do == nil && a.Language == "" && a.byAnswers && a.Seconds == 0 && a.Chain == "" && len(a.Only) == 0 &&
 		!a.Alone && !a.Weighed && !a.Forks && !a.Root && !a.Escaped && !a.Token && !a.Tenants &&
 		a.WhyModesDiffer() == "" && !ownProgram.MatchString(a.Code)
 }
