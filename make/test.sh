@@ -9,8 +9,8 @@
 # exists, and then fuzz targets for ten minutes. Without it, the race detector and the modes are used where they can find
 # something.
 #
-# Each call of go test prints the processor seconds that its programs took. Those of containers are not among them. The
-# last line says for how many seconds processors were idle.
+# Each call of go test prints the processor seconds that its programs took. The last line says for how many seconds
+# processors were idle, and how many the containers of Docker took.
 #
 # A test that fails runs once more, alone, after everything else. If it passes then, it is unstable, which is a defect: the
 # end of the output names it, but the other tests count. A leak, a data race, a panic or a hanging test gets no second run.
@@ -31,7 +31,12 @@ all=${CODEFORGE_TEST_ALL:-}
 [ -z "$all" ] || export CODEFORGE_LONG_RUN=290 # seconds: TestLongRuns' runs of five minutes
 TIMEFORMAT='--- processor seconds: %U + %S'
 idle() { awk -v ticks="$(getconf CLK_TCK)" '$1 == "cpu" { print int(($5 + $6) / ticks) }' /proc/stat 2>/dev/null || echo 0; }
-idle_before=$(idle)
+# containers prints the processor seconds of all containers of Docker, also of those that are gone: by cgroup v1, or v2.
+containers() {
+	awk '{ print int($1 / 1e9) }' /sys/fs/cgroup/cpuacct/docker/cpuacct.usage 2>/dev/null ||
+		awk '$1 == "usage_usec" { print int($2 / 1e6) }' /sys/fs/cgroup/docker/cpu.stat 2>/dev/null || echo 0
+}
+idle_before=$(idle) containers_before=$(containers)
 heading() { printf -- '--- [%4d s] %s\n' $((SECONDS - began)) "$*"; }
 
 # gotest FLAG... -- PACKAGE... runs go test in the current directory, and prints the time of each package. It records tests
@@ -322,5 +327,5 @@ if [ -s "$tmp/unstable" ]; then
 	echo "--- unstable, which is a defect: these failed, then passed alone"
 	cat "$tmp/unstable"
 fi
-heading "${failed:+not }all passed; idle: $(($(idle) - idle_before)) of $(((SECONDS - began) * $(getconf _NPROCESSORS_ONLN))) processor seconds"
+heading "${failed:+not }all passed; idle: $(($(idle) - idle_before)) of $(((SECONDS - began) * $(getconf _NPROCESSORS_ONLN))) processor seconds; containers: $(($(containers) - containers_before))"
 [ -z "$failed" ]
