@@ -44,15 +44,18 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestPairs kills every pair of containers at once. The stack recovers by itself, although the engine tries only once
-// to start a sandbox whose network owner is not up yet.
+// TestPairs kills pairs of containers at once: each container with two others, or every pair if testkit.IsThorough. The
+// stack recovers by itself, although the engine tries only once to start a sandbox whose network owner is not up yet.
 func TestPairs(t *testing.T) {
-	pairs := [][2]string{ // five rounds: each container rests in between
-		{"sandbox", "sandbox-net"}, {"proxy", "docker-shim"},
-		{"mcp-server", "sandbox"}, {"sandbox-net", "proxy"},
-		{"docker-shim", "sandbox"}, {"mcp-server", "proxy"},
-		{"sandbox-net", "docker-shim"}, {"sandbox", "proxy"},
-		{"mcp-server", "sandbox-net"}, {"mcp-server", "docker-shim"},
+	pairs := [][2]string{ // each container rests in between
+		{"sandbox", "sandbox-net"}, {"proxy", "docker-shim"}, {"mcp-server", "sandbox"}, {"sandbox-net", "proxy"},
+		{"mcp-server", "docker-shim"},
+	}
+	if testkit.IsThorough() {
+		pairs = append(pairs, [][2]string{
+			{"sandbox", "proxy"}, {"mcp-server", "sandbox-net"}, {"docker-shim", "sandbox"}, {"mcp-server", "proxy"},
+			{"sandbox-net", "docker-shim"},
+		}...)
 	}
 	for _, p := range pairs {
 		t.Run(p[0]+" and "+p[1], func(t *testing.T) {
