@@ -101,8 +101,8 @@ func (b *Broker) recordFreeSlot(i *serverInstance) {
 	defer b.mu.Unlock()
 	b.running--
 	if i.tenant != "" {
-		if b.seats[i.tenant]--; b.seats[i.tenant] == 0 {
-			delete(b.seats, i.tenant)
+		if b.slotsByTenant[i.tenant]--; b.slotsByTenant[i.tenant] == 0 {
+			delete(b.slotsByTenant, i.tenant)
 		}
 	}
 	close(b.free)

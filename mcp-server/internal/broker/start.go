@@ -56,10 +56,10 @@ func (b *Broker) tryLaunch(ctx context.Context, i *serverInstance) (Slot, error)
 		b.mu.Lock()
 		// Read before the attempt: a slot that becomes free in between closes this channel, so the wait below ends at once.
 		free := b.free
-		seated := b.takeSlot(i, tenant)
+		hasSlot := b.takeSlot(i, tenant)
 		b.mu.Unlock()
 		slot, err := Slot(nil), ErrFull
-		if seated {
+		if hasSlot {
 			slot, err = b.cfg.Launcher.Launch(ctx, s.api, tenant)
 		}
 		switch {
@@ -86,7 +86,7 @@ func (b *Broker) tryLaunch(ctx context.Context, i *serverInstance) (Slot, error)
 		}
 		// One at a time: each pass of this loop would otherwise stop another idle server.
 		if leaving == nil || isClosed(leaving.left) {
-			leaving = b.makeRoom(func(i *serverInstance) bool { return seated || i.tenant == tenant })
+			leaving = b.makeRoom(func(i *serverInstance) bool { return hasSlot || i.tenant == tenant })
 		}
 		select {
 		case <-free:
@@ -108,11 +108,11 @@ func (b *Broker) takeSlot(i *serverInstance, tenant string) bool {
 	switch {
 	case tenant == "" || i.tenant != "" || b.cfg.Slots == 0:
 		return true
-	case b.seats[tenant] >= (b.cfg.Slots+1)/2:
+	case b.slotsByTenant[tenant] >= (b.cfg.Slots+1)/2:
 		return false
 	}
 	i.tenant = tenant
-	b.seats[tenant]++
+	b.slotsByTenant[tenant]++
 	return true
 }
 

@@ -171,7 +171,7 @@ func TestSlotsOfTenant(t *testing.T) {
 	}
 	w.broker.mu.Lock()
 	defer w.broker.mu.Unlock()
-	if n := w.broker.seats["mallory"]; n > 2 {
+	if n := w.broker.slotsByTenant["mallory"]; n > 2 {
 		t.Errorf("mallory has %d slots", n)
 	}
 }

@@ -73,13 +73,13 @@ type Login struct {
 
 // Guard checks requests. Create it with New.
 type Guard struct {
-	hosts  []string
-	token  [sha256.Size]byte
-	has    bool // the operator has a token
-	needs  bool // requests need the operator's token or a tenant's
-	tenant func(token string) (name string, own http.Handler)
-	page   string
-	form   string // Config.LoginPage
+	hosts       []string
+	token       [sha256.Size]byte
+	hasOwnToken bool // the operator has a token
+	needsToken  bool // requests need the operator's token or a tenant's
+	tenant      func(token string) (name string, own http.Handler)
+	page        string
+	form        string // Config.LoginPage
 
 	login      func(ctx context.Context, token, address string) (Login, error)
 	canRevoke  bool
@@ -91,8 +91,8 @@ type Guard struct {
 // New returns a guard.
 func New(cfg Config) *Guard {
 	g := &Guard{
-		hosts: []string{"localhost", "127.0.0.1", "::1"}, has: !cfg.Token.IsEmpty(),
-		needs: !cfg.Token.IsEmpty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page, form: cfg.LoginPage,
+		hosts: []string{"localhost", "127.0.0.1", "::1"}, hasOwnToken: !cfg.Token.IsEmpty(),
+		needsToken: !cfg.Token.IsEmpty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page, form: cfg.LoginPage,
 		login: cfg.Login, canRevoke: cfg.CanRevoke, metadata: cfg.MetadataURL,
 		publicHost: cfg.PublicHost, origins: cfg.AllowedOrigins,
 	}
@@ -154,7 +154,7 @@ func (g *Guard) isFromOutside(r *http.Request) bool {
 func (g *Guard) isAllowedOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	// Without a token, every allowed page would be the operator.
-	return g.needs && len(origins) == 1 && slices.Contains(g.origins, origins[0])
+	return g.needsToken && len(origins) == 1 && slices.Contains(g.origins, origins[0])
 }
 
 // serveAcrossOrigins serves a request of an allowed web page, and lets the page read the response.
@@ -177,7 +177,7 @@ func serveAcrossOrigins(w http.ResponseWriter, r *http.Request, next http.Handle
 // RequireBearer passes requests with the token, and takes the same time for every token. A session is bound to the
 // token of its first request. If no token is required, every request passes.
 func (g *Guard) RequireBearer(next http.Handler) http.Handler {
-	if !g.needs {
+	if !g.needsToken {
 		return requireAdmission("", next)
 	}
 	// The SDK's check comes second. It binds a session to a user.
@@ -297,7 +297,7 @@ func bearerOf(r *http.Request) (token string, ok bool) {
 // IsAuthorized reports whether RequireBearer passes a request.
 func (g *Guard) IsAuthorized(r *http.Request) bool {
 	//defence:mcp-bearer permits
-	return !g.needs || g.hasToken(r)
+	return !g.needsToken || g.hasToken(r)
 }
 
 func (g *Guard) hasToken(r *http.Request) bool {
@@ -309,7 +309,7 @@ func (g *Guard) hasToken(r *http.Request) bool {
 // time reveals neither a correct prefix of the token nor its length.
 func (g *Guard) IsToken(text string) bool {
 	sum := sha256.Sum256([]byte(text))
-	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.has
+	return subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1 && g.hasOwnToken
 }
 
 // isPageOpening reports whether a request only opens one of the pages in a new tab or window.

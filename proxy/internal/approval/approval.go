@@ -70,16 +70,16 @@ type Store struct {
 	Wait time.Duration
 	conf Config
 
-	mu      sync.Mutex
-	held    entryList
-	plans   entryList     // and drafts
-	grants  []runApproval // the oldest first
-	changed chan struct{} // closed at the next change of held requests; nil while ListWaiting is unused
-	shared  *heldTable    // nil without Config.DB
-	ending  bool
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup // plans that are being sent; Add only under mu and before ending
+	mu           sync.Mutex
+	held         entryList
+	plans        entryList     // and drafts
+	runApprovals []runApproval // the oldest first
+	changed      chan struct{} // closed at the next change of held requests; nil while ListWaiting is unused
+	shared       *heldTable    // nil without Config.DB
+	ending       bool
+	ctx          context.Context // ends with Close
+	cancel       context.CancelFunc
+	wg           sync.WaitGroup // plans that are being sent; Add only under mu and before ending
 }
 
 // entryList is the entries of one kind, and the bound on their sizes. Store.mu guards the lists of a Store.

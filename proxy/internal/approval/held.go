@@ -19,8 +19,8 @@ const (
 	waitTime = 100 * time.Second
 	// maxOfRun bounds the held requests of one run.
 	maxOfRun = 8
-	// maxGrants bounds the grants of all runs. The oldest go first.
-	maxGrants = 1000
+	// maxRunApprovals bounds the approvals of further requests, of all runs. The store drops the oldest first.
+	maxRunApprovals = 1000
 )
 
 var (
@@ -207,9 +207,9 @@ func (s *Store) appendHeld(e *entry) bool {
 
 // isCovered reports whether an approval of an earlier request covers this one. The caller holds mu.
 func (s *Store) isCovered(q Request) bool {
-	s.grants = slices.DeleteFunc(s.grants, runApproval.hasEnded)
+	s.runApprovals = slices.DeleteFunc(s.runApprovals, runApproval.hasEnded)
 	path, rule := q.hashScope(approvalapi.ScopePath), q.hashScope(approvalapi.ScopeRule)
-	return slices.ContainsFunc(s.grants, func(g runApproval) bool { return g.sum == path || g.sum == rule })
+	return slices.ContainsFunc(s.runApprovals, func(g runApproval) bool { return g.sum == path || g.sum == rule })
 }
 
 func (e *entry) toHeld() approvalapi.HeldRequest {
@@ -345,10 +345,10 @@ func (s *Store) answerWaiting(answer error, is func(*entry) bool) {
 // approveScope approves all requests with the scope of a waiting request, now and later. The caller holds mu.
 func (s *Store) approveScope(q Request, scope approvalapi.Scope) {
 	sum := q.hashScope(scope)
-	if len(s.grants) >= maxGrants {
-		s.grants = s.grants[1:]
+	if len(s.runApprovals) >= maxRunApprovals {
+		s.runApprovals = s.runApprovals[1:]
 	}
-	s.grants = append(s.grants, runApproval{sum, q.API, q.RuleCatalog, q.Ended})
+	s.runApprovals = append(s.runApprovals, runApproval{sum, q.API, q.RuleCatalog, q.Ended})
 	// Requests that already wait in the same scope need no second answer.
 	s.answerWaiting(nil, func(e *entry) bool {
 		same := e.state == stateWaiting && e.held.hashScope(scope) == sum
@@ -375,6 +375,8 @@ func (e *entry) checkScope(a approvalapi.Answer) error {
 // that decide about them has changed. The caller holds mu.
 func (s *Store) dropStaleHeld(c *catalog.Catalog) {
 	s.answerWaiting(ErrStale, func(e *entry) bool { return e.held.versionIn(c) != e.held.Catalog })
-	s.grants = slices.DeleteFunc(s.grants, func(g runApproval) bool { return ruleVersionIn(c, g.api) != g.catalog })
+	s.runApprovals = slices.DeleteFunc(s.runApprovals, func(a runApproval) bool {
+		return ruleVersionIn(c, a.api) != a.catalog
+	})
 	s.notifyChange()
 }

@@ -217,7 +217,7 @@ func TestLeaseAhead(t *testing.T) {
 		if err := w.Client.Release(ctx, first.Generation); err != nil {
 			t.Error(err)
 		}
-		// A lease on a seat without a warm interpreter: the next one is started there.
+		// A lease on a slot without a warm interpreter: the next one is started there.
 		for range 2 {
 			l, err := w.Client.Acquire(ctx, sandboxapi.LeaseRequest{Ahead: true})
 			if err != nil {

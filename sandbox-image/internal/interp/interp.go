@@ -49,7 +49,7 @@ type Interpreter struct {
 
 // Prepare sandboxes a process in the slot, which becomes the interpreter at Start. It does not wait for the sandbox to
 // be complete. While idle reports true, the interpreter may preload the libraries that most code needs.
-func Prepare(j jail.Jail, seat jail.InterpreterSpec, idle func() bool) (*Interpreter, error) {
+func Prepare(j jail.Jail, spec jail.InterpreterSpec, idle func() bool) (*Interpreter, error) {
 	var files [8]*os.File
 	for i := 0; i < len(files); i += 2 {
 		var err error
@@ -59,7 +59,7 @@ func Prepare(j jail.Jail, seat jail.InterpreterSpec, idle func() bool) (*Interpr
 		}
 	}
 	theirs := jail.Stdio{In: files[0], Out: files[3], Err: files[5], Gate: files[6]}
-	process, err := j.Start(seat, theirs)
+	process, err := j.Start(spec, theirs)
 	// A pipe ends only after every writer is closed, so sandboxd must not keep the ends of the process.
 	closeAll([]*os.File{theirs.In, theirs.Out, theirs.Err, theirs.Gate})
 	ours := []*os.File{files[1], files[2], files[4], files[7]}
@@ -69,7 +69,7 @@ func Prepare(j jail.Jail, seat jail.InterpreterSpec, idle func() bool) (*Interpr
 	}
 	p := &Interpreter{
 		process: process, in: ours[0], out: ours[1], err: ours[2], gate: ours[3], up: make(chan struct{}),
-		python: seat.Python, idle: idle,
+		python: spec.Python, idle: idle,
 	}
 	go p.awaitUp()
 	return p, nil

@@ -113,38 +113,38 @@ func checkShareable(cfg ContainerConfig) error {
 }
 
 // newPlan returns the identity, limits and command line of one interpreter.
-func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
-	dir, b, own := c.slotDir(seat.Slot), canaryBait(seat.Canary), writableFolder(seat)
-	l, out := c.cfg.Limits, sandboxapi.OutDir(seat.Slot)
-	packages := seat.Packages.withDir(sandboxapi.PackageDir(seat.Packages.Set))
+func (c *Container) newPlan(spec InterpreterSpec) confine.ProcessSpec {
+	dir, b, own := c.slotDir(spec.Slot), canaryBait(spec.Canary), writableFolder(spec)
+	l, out := c.cfg.Limits, sandboxapi.OutDir(spec.Slot)
+	packages := spec.Packages.withDir(sandboxapi.PackageDir(spec.Packages.Set))
 	deno := denoProcess{
-		dir: dir, out: OutDir + "," + out, ca: c.cfg.CA, own: own, pinned: seat.Pinned, folders: seat.Folders,
-		packages: packages, net: seat.Net, memory: l.Memory, bait: b,
+		dir: dir, out: OutDir + "," + out, ca: c.cfg.CA, own: own, pinned: spec.Pinned, folders: spec.Folders,
+		packages: packages, net: spec.Net, memory: l.Memory, bait: b,
 	}
 	p := confine.ProcessSpec{
-		NetNS: -1, UID: seat.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(seat.Slot)},
+		NetNS: -1, UID: spec.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(spec.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
-		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(seat.Folders),
-		Read: slices.Concat(c.readablePaths(dir, own), insidePaths(seat.Folders), []string{out}),
+		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(spec.Folders),
+		Read: slices.Concat(c.readablePaths(dir, own), insidePaths(spec.Folders), []string{out}),
 		Gate: containerGateFD, Keep: []int{containerOutFD, containerFilesFD},
 		Dir:  TmpDir,
 		Argv: append([]string{c.cfg.Deno}, deno.args()...),
 		Env: packages.addToEnviron(
-			replaceTmpDir(own, b.addToEnviron(denoEnviron(filepath.Join(dir, "deno"), seat.TZ), dir))),
+			replaceTmpDir(own, b.addToEnviron(denoEnviron(filepath.Join(dir, "deno"), spec.TZ), dir))),
 	}
 	if packages.Set != "" {
 		p.Read = append(p.Read, packages.dir)
 	}
-	if py := c.cfg.Python; seat.Python {
+	if py := c.cfg.Python; spec.Python {
 		p.Argv = append([]string{py.Program}, pythonArgs(dir)...)
-		p.Env = replaceTmpDir(own, b.addToEnviron(pythonEnviron(dir, c.cfg.CA, seat.TZ, packages.pythonFolder()), dir))
+		p.Env = replaceTmpDir(own, b.addToEnviron(pythonEnviron(dir, c.cfg.CA, spec.TZ, packages.pythonFolder()), dir))
 		p.Read = append(p.Read, py.Program, py.Library, zoneDir)
 		if py.System != "" {
 			p.Read = append(p.Read, py.System)
 		}
 	}
 	if own != "" { // the group slot.GroupID gives access to /tmp, /skills and /runs
-		p.GID, p.Dir = BasePrivateGroup+int(seat.Slot), own
+		p.GID, p.Dir = BasePrivateGroup+int(spec.Slot), own
 	}
 	write := []string{filepath.Join(dir, "deno"), out, cmp.Or(own, TmpDir)}
 	switch {
@@ -153,7 +153,7 @@ func (c *Container) newPlan(seat InterpreterSpec) confine.ProcessSpec {
 	case own == "":
 		write = append(write, SkillsDir)
 	}
-	p.Write = c.writablePaths(write, seat.Folders)
+	p.Write = c.writablePaths(write, spec.Folders)
 	return p
 }
 
@@ -191,30 +191,30 @@ func (c *Container) runtimeFiles() []string {
 }
 
 // Start implements Jail.
-func (c *Container) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
-	if seat.Python && c.cfg.Python == nil {
+func (c *Container) Start(spec InterpreterSpec, stdio Stdio) (Process, error) {
+	if spec.Python && c.cfg.Python == nil {
 		return nil, errNoPython
 	}
-	if err := c.prepareDir(seat); err != nil {
-		return nil, fmt.Errorf("preparing slot %d: %w", seat.Slot, err)
+	if err := c.prepareDir(spec); err != nil {
+		return nil, fmt.Errorf("preparing slot %d: %w", spec.Slot, err)
 	}
-	out, err := os.Open(sandboxapi.OutDir(seat.Slot))
+	out, err := os.Open(sandboxapi.OutDir(spec.Slot))
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	files, err := os.Open(c.slotDir(seat.Slot))
+	files, err := os.Open(c.slotDir(spec.Slot))
 	if err != nil {
 		return nil, err
 	}
 	defer files.Close()
-	t, err := c.launchProgram(seat.Slot, c.newPlan(seat), stdio, out, files)
+	t, err := c.launchProgram(spec.Slot, c.newPlan(spec), stdio, out, files)
 	if err != nil {
 		return nil, fmt.Errorf("starting an interpreter: %w", err)
 	}
-	main, _, _ := seat.codeFiles()
-	t.writeMain = func(code []byte) error { return c.writePrivate(seat.Slot, main, code) }
-	t.remove = func() error { return c.clearFiles(seat.Slot) }
+	main, _, _ := spec.codeFiles()
+	t.writeMain = func(code []byte) error { return c.writePrivate(spec.Slot, main, code) }
+	t.remove = func() error { return c.clearFiles(spec.Slot) }
 	go t.waitForEnd()
 	return t, nil
 }

@@ -47,8 +47,8 @@ func WipeDir(id slot.ID, dir, name string) error {
 }
 
 // prepareDir makes the slot's directory, with code that only the slot can read. Deno also gets a DENO_DIR it can write.
-func (c *Container) prepareDir(seat InterpreterSpec) error {
-	id := seat.Slot
+func (c *Container) prepareDir(spec InterpreterSpec) error {
+	id := spec.Slot
 	if err := c.clearFiles(id); err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (c *Container) prepareDir(seat InterpreterSpec) error {
 	if err := makeGroupDir(dir, group, 0o750); err != nil {
 		return err
 	}
-	_, first, source := seat.codeFiles()
-	if !seat.Python {
+	_, first, source := spec.codeFiles()
+	if !spec.Python {
 		if err := makeGroupDir(filepath.Join(dir, "deno"), group, 0o770|os.ModeSetgid); err != nil {
 			return err
 		}
@@ -66,27 +66,27 @@ func (c *Container) prepareDir(seat InterpreterSpec) error {
 				return err
 			}
 		}
-		if seat.Packages.Set != "" {
-			err := os.Symlink(sandboxapi.PackageDir(seat.Packages.Set)+"/npm", filepath.Join(dir, "deno", "npm"))
+		if spec.Packages.Set != "" {
+			err := os.Symlink(sandboxapi.PackageDir(spec.Packages.Set)+"/npm", filepath.Join(dir, "deno", "npm"))
 			if err != nil {
 				return err
 			}
 		}
 	}
 	makeDir := func(path string) error { return makeGroupDir(path, group, 0o750) }
-	if err := linkFolders(dir, seat.Folders, makeDir); err != nil {
+	if err := linkFolders(dir, spec.Folders, makeDir); err != nil {
 		return err
 	}
 	// Code's files belong to the slot's private group, in which sandboxd is, and not to the group of all slots.
 	if err := makeGroupDir(sandboxapi.OutDir(id), group, 0o770|os.ModeSetgid); err != nil {
 		return err
 	}
-	if writableFolder(seat) != "" {
-		if err := makeGroupDir(writableFolder(seat), group, 0o770); err != nil {
+	if writableFolder(spec) != "" {
+		if err := makeGroupDir(writableFolder(spec), group, 0o770); err != nil {
 			return err
 		}
 	}
-	b := canaryBait(seat.Canary)
+	b := canaryBait(spec.Canary)
 	for _, name := range b.listFolders() {
 		if err := makeGroupDir(filepath.Join(dir, name), group, 0o750); err != nil {
 			return err
@@ -101,10 +101,10 @@ func (c *Container) prepareDir(seat InterpreterSpec) error {
 }
 
 // writableFolder returns the folder that a private run may write. It is empty for other runs.
-func writableFolder(seat InterpreterSpec) string {
+func writableFolder(spec InterpreterSpec) string {
 	//defence:private-files
-	if seat.Private {
-		return sandboxapi.HomeDir(seat.Slot)
+	if spec.Private {
+		return sandboxapi.HomeDir(spec.Slot)
 	}
 	return ""
 }

@@ -265,16 +265,16 @@ func (e *Embedded) Close() error {
 }
 
 // codeDir makes a fresh directory for one interpreter, with the files that run before the code.
-func (e *Embedded) codeDir(seat InterpreterSpec) (string, error) {
+func (e *Embedded) codeDir(spec InterpreterSpec) (string, error) {
 	e.mu.Lock()
 	e.seq++
-	dir := filepath.Join(e.cfg.Work, fmt.Sprintf("slot%d-%d", seat.Slot, e.seq))
+	dir := filepath.Join(e.cfg.Work, fmt.Sprintf("slot%d-%d", spec.Slot, e.seq))
 	e.mu.Unlock()
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	folders := linkFolders(dir, seat.Folders, func(path string) error { return os.Mkdir(path, 0o755) })
-	if err := errors.Join(fillCodeDir(dir, seat), folders, e.makeOutFolder(seat.Slot, dir)); err != nil {
+	folders := linkFolders(dir, spec.Folders, func(path string) error { return os.Mkdir(path, 0o755) })
+	if err := errors.Join(fillCodeDir(dir, spec), folders, e.makeOutFolder(spec.Slot, dir)); err != nil {
 		return "", errors.Join(err, e.removeFolders(dir)) // on a full disk, remove the written part
 	}
 	return dir, nil
@@ -306,8 +306,8 @@ func (e *Embedded) removeFolders(codeDir string) error {
 	return errors.Join(err, os.RemoveAll(codeDir))
 }
 
-func fillCodeDir(dir string, seat InterpreterSpec) error {
-	b := canaryBait(seat.Canary)
+func fillCodeDir(dir string, spec InterpreterSpec) error {
+	b := canaryBait(spec.Canary)
 	for _, name := range b.listFolders() {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return err
@@ -318,18 +318,18 @@ func fillCodeDir(dir string, seat InterpreterSpec) error {
 			return err
 		}
 	}
-	_, first, source := seat.codeFiles()
+	_, first, source := spec.codeFiles()
 	return os.WriteFile(filepath.Join(dir, first), source, 0o644)
 }
 
 // newPlan returns the command line of one sandbox.
-func (e *Embedded) newPlan(seat InterpreterSpec, dir string) bwrapPlan {
+func (e *Embedded) newPlan(spec InterpreterSpec, dir string) bwrapPlan {
 	return bwrapPlan{
-		bwrapBox: e.newBox(seat.Slot, gateFD), net: seat.Net, tz: seat.TZ, memory: e.cfg.Limits.Memory,
+		bwrapBox: e.newBox(spec.Slot, gateFD), net: spec.Net, tz: spec.TZ, memory: e.cfg.Limits.Memory,
 		code: filepath.Base(dir),
-		bait: canaryBait(seat.Canary), private: seat.Private, pinned: seat.Pinned,
-		packages: seat.Packages.withDir(packagesPath),
-		folders:  seat.Folders,
+		bait: canaryBait(spec.Canary), private: spec.Private, pinned: spec.Pinned,
+		packages: spec.Packages.withDir(packagesPath),
+		folders:  spec.Folders,
 	}
 }
 
@@ -363,35 +363,35 @@ func (e *Embedded) setIdentity(p *confine.ProcessSpec, id slot.ID, l Limits) {
 }
 
 // Start implements Jail.
-func (e *Embedded) Start(seat InterpreterSpec, stdio Stdio) (Process, error) {
-	dir, err := e.codeDir(seat)
+func (e *Embedded) Start(spec InterpreterSpec, stdio Stdio) (Process, error) {
+	dir, err := e.codeDir(spec)
 	if err != nil {
 		return nil, err
 	}
-	b, err := e.startInterpreter(seat, dir, stdio)
+	b, err := e.startInterpreter(spec, dir, stdio)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), e.removeFolders(dir))
 	}
-	main, _, _ := seat.codeFiles()
+	main, _, _ := spec.codeFiles()
 	b.dir, b.code, b.processes = dir, filepath.Join(dir, main), e.cfg.Limits.Processes
 	b.startWatching()
 	return b, nil
 }
 
-func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdio) (*bwrapProcess, error) {
-	p := e.newPlan(seat, dir)
-	kind := stageKind{python: seat.Python, private: p.writableFolder() != "", folders: FolderNames(seat.Folders)}
-	stage, err := e.stageOf(kind, seat.Folders)
+func (e *Embedded) startInterpreter(spec InterpreterSpec, dir string, stdio Stdio) (*bwrapProcess, error) {
+	p := e.newPlan(spec, dir)
+	kind := stageKind{python: spec.Python, private: p.writableFolder() != "", folders: FolderNames(spec.Folders)}
+	stage, err := e.stageOf(kind, spec.Folders)
 	if err != nil {
 		return nil, err
 	}
-	filter := e.cfg.Limits.filterOptions(seat.Folders)
-	if seat.Python {
+	filter := e.cfg.Limits.filterOptions(spec.Folders)
+	if spec.Python {
 		files, err := e.python()
 		if err != nil {
 			return nil, err
 		}
-		return e.launchBwrap(seat.Slot, e.enterPlan(seat.Slot, p.pythonArgv(files)), filter, stage, stdio)
+		return e.launchBwrap(spec.Slot, e.enterPlan(spec.Slot, p.pythonArgv(files)), filter, stage, stdio)
 	}
 	var cache []*os.File
 	defer func() { closeFiles(cache) }()
@@ -402,11 +402,11 @@ func (e *Embedded) startInterpreter(seat InterpreterSpec, dir string, stdio Stdi
 		}
 		p.cache, cache = append(p.cache, name), append(cache, f)
 	}
-	plan := e.enterPlan(seat.Slot, p.commandLine())
+	plan := e.enterPlan(spec.Slot, p.commandLine())
 	for i := range cache {
 		plan.Keep = append(plan.Keep, cacheFD+i)
 	}
-	return e.launchBwrap(seat.Slot, plan, filter, stage, stdio, cache...)
+	return e.launchBwrap(spec.Slot, plan, filter, stage, stdio, cache...)
 }
 
 func closeFiles(files []*os.File) {

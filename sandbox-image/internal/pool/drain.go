@@ -27,7 +27,7 @@ func (p *Pool) startDraining() (left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draining = true
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if s.ahead {
 			p.endLease(s, false)
 		}

@@ -51,10 +51,10 @@ func (p *Pool) Acquire(owner context.Context, r sandboxapi.LeaseRequest) (sandbo
 	return sandboxapi.Lease{Slot: s.id, Generation: g, Warm: isWarm, Taken: p.countTaken(), Canary: s.canary}, nil
 }
 
-// grantLease gives a seat to a lease, which ends with its owner. The caller holds p.mu.
+// grantLease gives a slot to a lease, which ends with its owner. The caller holds p.mu.
 func (p *Pool) grantLease(s *slotState, g uint64, owner context.Context) {
 	s.lease, s.used = g, false
-	// The generation, not the slot, is the key: a late message for an earlier lease then finds no seat.
+	// The generation, not the slot, is the key: a late message for an earlier lease then finds no slot.
 	p.leases[g] = s
 	// A client that dies sends no Release. Its closed connection must free the slot.
 	s.forgetOwner = context.AfterFunc(owner, func() { p.expireLease(g, "its connection has ended") })
@@ -65,7 +65,7 @@ func (p *Pool) grantLease(s *slotState, g uint64, owner context.Context) {
 // one where an interpreter of the other language waits. The caller holds p.mu.
 func (p *Pool) chooseSlot(python bool) (best *slotState, isWarm bool) {
 	rank := 0
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if !s.isVacant() {
 			continue
 		}
@@ -89,9 +89,9 @@ func (p *Pool) chooseSlot(python bool) (best *slotState, isWarm bool) {
 	return best, false
 }
 
-// countTaken counts the seats for runs that cannot be leased. The caller holds p.mu.
+// countTaken counts the slots for runs that cannot be leased. The caller holds p.mu.
 func (p *Pool) countTaken() (n int) {
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if !s.isVacant() {
 			n++
 		}
@@ -101,9 +101,9 @@ func (p *Pool) countTaken() (n int) {
 
 func (s *slotState) isVacant() bool { return s.lease == 0 && !s.quarantine && s.broken == nil }
 
-// hasOtherVacant reports whether a seat other than but is vacant. The caller holds p.mu.
+// hasOtherVacant reports whether a slot other than but is vacant. The caller holds p.mu.
 func (p *Pool) hasOtherVacant(but *slotState) bool {
-	return slices.ContainsFunc(p.seats, func(s *slotState) bool { return s != but && s.isVacant() })
+	return slices.ContainsFunc(p.slots, func(s *slotState) bool { return s != but && s.isVacant() })
 }
 
 // watchIdle ends the lease if it stays unused for too long. The caller holds p.mu.
@@ -135,7 +135,7 @@ func (p *Pool) expireLease(g uint64, why string) {
 	p.endLease(s, true)
 }
 
-// endLease ends a seat's lease and kills its run. The slot is free after that run has ended and, if suspect, after a
+// endLease ends a slot's lease and kills its run. The slot is free after that run has ended and, if suspect, after a
 // quarantine. The caller holds p.mu.
 func (p *Pool) endLease(s *slotState, suspect bool) {
 	if s.lease == 0 {

@@ -21,7 +21,7 @@ func TestMend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, s := &Pool{cfg: Config{Log: slog.New(slog.DiscardHandler)}, stop: make(chan struct{})}, &slotState{}
-				p.seats = []*slotState{s}
+				p.slots = []*slotState{s}
 				var room atomic.Bool
 				err := jail.ClearSlot(c.leftover, func() error {
 					if room.Load() {

@@ -78,7 +78,7 @@ type Pool struct {
 	closed bool
 	// draining refuses leases for runs.
 	draining bool
-	seats    []*slotState // for runs
+	slots    []*slotState // for runs
 	servers  []*slotState // for MCP servers
 	leases   map[uint64]*slotState
 	set      hostSet
@@ -136,7 +136,7 @@ func New(cfg Config) *Pool {
 		p.problem = errFirst
 	}
 	for n := range cfg.Slots {
-		p.seats = append(p.seats, &slotState{id: slot.ID(n), canary: p.newCanary()})
+		p.slots = append(p.slots, &slotState{id: slot.ID(n), canary: p.newCanary()})
 	}
 	for n := range cfg.Servers.Slots {
 		p.servers = append(p.servers, &slotState{id: slot.ID(slot.Max + n)})
@@ -194,13 +194,13 @@ func (p *Pool) Close() error {
 	p.closed = true
 	close(p.stop)
 	// Runs end first: work.Wait below waits for their goroutines.
-	for _, s := range slices.Concat(p.seats, p.servers) {
+	for _, s := range slices.Concat(p.slots, p.servers) {
 		p.endLease(s, false)
 	}
 	p.mu.Unlock()
 	p.work.Wait()
 	var errs []error
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if s.warm != nil {
 			errs = append(errs, s.warm.Close())
 		}
@@ -208,7 +208,7 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-// interpreterKey identifies the current permissions and CA, the folders of the seat's run, and whether that run is
+// interpreterKey identifies the current permissions and CA, the folders of the slot's run, and whether that run is
 // private or has pinned skills.
 // An interpreter prepared with another key is outdated. Python has neither permissions nor an import map.
 func (p *Pool) interpreterKey(s *slotState, python bool) string {
@@ -224,7 +224,7 @@ func (p *Pool) interpreterKey(s *slotState, python bool) string {
 	return jail.FolderNames(kind.folders) + "|" + key
 }
 
-// kindOf returns the kind of an interpreter for the seat. The caller holds p.mu.
+// kindOf returns the kind of an interpreter for the slot. The caller holds p.mu.
 func (p *Pool) kindOf(s *slotState) runKind {
 	if s.lease != 0 {
 		return s.kind
@@ -260,7 +260,7 @@ func (p *Pool) Health() sandboxapi.Health {
 		Folders: convert.Each(p.cfg.Folders, func(f jail.Folder) sandboxapi.Folder { return f.Folder }),
 	}
 	usable := 0
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if s.broken == nil {
 			usable++
 		}
@@ -285,9 +285,9 @@ func (p *Pool) Stats() sandboxapi.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := sandboxapi.Stats{
-		Slots: len(p.seats), Runs: p.runs, Generation: p.cfg.Generations.Last(),
+		Slots: len(p.slots), Runs: p.runs, Generation: p.cfg.Generations.Last(),
 	}
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if s.quarantine || s.broken != nil {
 			st.Quarantined++
 		}

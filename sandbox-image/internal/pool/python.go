@@ -72,7 +72,7 @@ func (p *Pool) refillPython() {
 		return
 	}
 	want, waiting, free := p.countWantedPython(), 0, 0
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if s.warm != nil && s.warm.python && s.canReplace() {
 			if waiting == want {
 				p.discardInterpreter(s)
@@ -103,7 +103,7 @@ func (p *Pool) refillPython() {
 // interpreter is only prepared. The caller holds p.mu.
 func (p *Pool) slotForPython() (best *slotState) {
 	rank := 0
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		r := 0
 		switch {
 		case !s.isVacant():

@@ -145,7 +145,7 @@ func (p *Pool) beginRun(
 	}
 }
 
-// claimSlot finds the lease's seat. Afterwards either the seat has a started interpreter, or an outdated one is ending.
+// claimSlot finds the lease's slot. Afterwards either the slot has a started interpreter, or an outdated one is ending.
 // The caller holds p.mu.
 func (p *Pool) claimSlot(r sandboxapi.RunRequest) (*slotState, error) {
 	s := p.leases[r.Generation]

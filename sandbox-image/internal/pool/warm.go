@@ -19,7 +19,7 @@ type warmInterpreter struct {
 	started bool
 }
 
-// canReplace reports whether the pool may replace the seat's interpreter: the seat has no lease, or only one ahead.
+// canReplace reports whether the pool may replace the slot's interpreter: the slot has no lease, or only one ahead.
 func (s *slotState) canReplace() bool { return s.lease == 0 || s.ahead }
 
 // refillWarm replaces outdated interpreters, and prepares and starts new ones until enough wait. The caller holds p.mu.
@@ -28,7 +28,7 @@ func (p *Pool) refillWarm() {
 		return
 	}
 	waiting := 0
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if s.warm != nil && s.canReplace() && (s.warm.key != p.interpreterKey(s, s.warm.python) || p.ca == "") {
 			p.discardInterpreter(s)
 		}
@@ -42,8 +42,8 @@ func (p *Pool) refillWarm() {
 	}
 	// Every free slot gets a prepared process, and Warm slots get a started one. Slots with a lease ahead come first,
 	// because the next runs will use them.
-	seats := slices.Clone(p.seats)
-	slices.SortStableFunc(seats, func(a, b *slotState) int {
+	slots := slices.Clone(p.slots)
+	slices.SortStableFunc(slots, func(a, b *slotState) int {
 		if a.ahead == b.ahead {
 			return 0
 		}
@@ -52,7 +52,7 @@ func (p *Pool) refillWarm() {
 		}
 		return 1
 	})
-	for _, s := range seats {
+	for _, s := range slots {
 		if !s.canReplace() || s.broken != nil || s.quarantine || s.running != nil && !s.ahead {
 			continue
 		}
@@ -120,7 +120,7 @@ func (p *Pool) refillNow(force bool) bool {
 
 // activeRuns counts the runs in progress. The caller holds p.mu.
 func (p *Pool) activeRuns() (runs int) {
-	for _, s := range p.seats {
+	for _, s := range p.slots {
 		if s.cancel != nil {
 			runs++
 		}
@@ -135,7 +135,7 @@ func (p *Pool) isIdle() bool {
 	return p.activeRuns() == 0
 }
 
-// startInterpreter starts a seat's interpreter. If the seat has none, start first prepares one. The caller holds p.mu.
+// startInterpreter starts a slot's interpreter. If the slot has none, start first prepares one. The caller holds p.mu.
 func (p *Pool) startInterpreter(s *slotState, python bool) bool {
 	if s.warm == nil && !p.prepareInterpreter(s, python) {
 		return false
@@ -145,7 +145,7 @@ func (p *Pool) startInterpreter(s *slotState, python bool) bool {
 	return true
 }
 
-// prepareInterpreter prepares an interpreter of a language for a seat without one. The caller holds p.mu.
+// prepareInterpreter prepares an interpreter of a language for a slot without one. The caller holds p.mu.
 func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
 	held := p.packages.forLanguage(python)
 	release, kind := held.holdAgain(), p.kindOf(s)
@@ -212,7 +212,7 @@ func (p *Pool) noteFailure(python bool, err error) {
 	p.cfg.Log.Error("an interpreter did not start", "error", err, "next_try", p.backoff)
 }
 
-// discardInterpreter ends a seat's waiting interpreter. The seat counts as running until it has ended. The caller holds
+// discardInterpreter ends a slot's waiting interpreter. The slot counts as running until it has ended. The caller holds
 // p.mu.
 func (p *Pool) discardInterpreter(s *slotState) {
 	w := s.warm
@@ -228,7 +228,7 @@ func (p *Pool) discardInterpreter(s *slotState) {
 	})
 }
 
-// vacateSlot records that a seat's run, or its discarded interpreter, has ended. The caller holds p.mu.
+// vacateSlot records that a slot's run, or its discarded interpreter, has ended. The caller holds p.mu.
 func (p *Pool) vacateSlot(s *slotState, done chan struct{}, err error) {
 	if err != nil {
 		s.broken = err
@@ -241,7 +241,7 @@ func (p *Pool) vacateSlot(s *slotState, done chan struct{}, err error) {
 	s.running, s.cancel = nil, nil
 	close(done)
 	if !s.id.IsServer() && !s.canReplace() && !s.used && s.broken == nil && !p.closed {
-		p.startInterpreter(s, s.python) // the seat was leased while the previous interpreter was ending
+		p.startInterpreter(s, s.python) // the slot was leased while the previous interpreter was ending
 		return
 	}
 	p.refillAfter(endPause)
@@ -263,7 +263,7 @@ func (p *Pool) retryRemoval(s *slotState, remove func() error) {
 	p.refillWarm()
 }
 
-// isReady reports whether an up-to-date interpreter waits for code in the seat.
+// isReady reports whether an up-to-date interpreter waits for code in the slot.
 func (s *slotState) isReady(key string) bool {
 	if s.warm == nil || s.warm.key != key {
 		return false

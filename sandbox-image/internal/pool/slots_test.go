@@ -31,7 +31,7 @@ func newPool(slots int) *Pool {
 		stop: make(chan struct{}), leases: map[uint64]*slotState{},
 	}
 	for n := range slots {
-		p.seats = append(p.seats, &slotState{id: slot.ID(n)})
+		p.slots = append(p.slots, &slotState{id: slot.ID(n)})
 	}
 	return p
 }
@@ -67,7 +67,7 @@ func TestSeatForPython(t *testing.T) {
 	leased, broken, quarantined := func(s *slotState) { s.lease = 1 }, func(s *slotState) { s.broken = errJail }, func(s *slotState) { s.quarantine = true }
 	empty := func(*slotState) {}
 	for _, c := range []struct {
-		seats []func(*slotState)
+		slots []func(*slotState)
 		want  int // -1: none
 	}{
 		{[]func(*slotState){leased, broken, quarantined, started}, -1},
@@ -75,9 +75,9 @@ func TestSeatForPython(t *testing.T) {
 		{[]func(*slotState){prepared, ending, ending, started}, 1},
 		{[]func(*slotState){started, leased, prepared}, 2},
 	} {
-		p := newPool(len(c.seats))
-		for i, set := range c.seats {
-			set(p.seats[i])
+		p := newPool(len(c.slots))
+		for i, set := range c.slots {
+			set(p.slots[i])
 		}
 		got := -1
 		if s := p.slotForPython(); s != nil {
@@ -93,34 +93,34 @@ func TestSeatForPython(t *testing.T) {
 func TestChoose(t *testing.T) {
 	p := newPool(6)
 	p.ca = "ca"
-	p.seats[0].lease = 1
-	p.seats[1].broken = errJail
-	p.seats[2].quarantine = true
-	if s, _ := p.chooseSlot(false); s != p.seats[3] || p.countTaken() != 3 || !p.hasOtherVacant(s) {
+	p.slots[0].lease = 1
+	p.slots[1].broken = errJail
+	p.slots[2].quarantine = true
+	if s, _ := p.chooseSlot(false); s != p.slots[3] || p.countTaken() != 3 || !p.hasOtherVacant(s) {
 		t.Errorf("%+v, %d taken", s, p.countTaken())
 	}
-	p.seats[3].warm = &warmInterpreter{python: true, started: true}
-	p.seats[4].running = make(chan struct{})
-	p.seats[5].warm = &warmInterpreter{key: "outdated"}
+	p.slots[3].warm = &warmInterpreter{python: true, started: true}
+	p.slots[4].running = make(chan struct{})
+	p.slots[5].warm = &warmInterpreter{key: "outdated"}
 	if s, ready := p.chooseSlot(false); ready || s.id != 4 {
 		t.Errorf("slot %d, want the one whose interpreter is ending", s.id)
 	}
-	p.seats[5].warm = nil
+	p.slots[5].warm = nil
 	if s, _ := p.chooseSlot(false); s.id != 5 {
 		t.Errorf("slot %d, want the empty one", s.id)
 	}
-	key := p.interpreterKey(p.seats[4], false)
+	key := p.interpreterKey(p.slots[4], false)
 	for i, want := range []int{3, 4} { // starting interpreters are better than prepared ones
-		p.seats[3].warm, p.seats[4].running = &warmInterpreter{Interpreter: &interp.Interpreter{}, key: key, started: i == 0}, nil
-		p.seats[4].warm = &warmInterpreter{Interpreter: &interp.Interpreter{}, key: key, started: i == 1}
+		p.slots[3].warm, p.slots[4].running = &warmInterpreter{Interpreter: &interp.Interpreter{}, key: key, started: i == 0}, nil
+		p.slots[4].warm = &warmInterpreter{Interpreter: &interp.Interpreter{}, key: key, started: i == 1}
 		if s, ready := p.chooseSlot(false); ready || int(s.id) != want {
 			t.Errorf("slot %d, want %d, whose interpreter is starting", s.id, want)
 		}
 	}
-	for _, s := range p.seats[3:5] {
+	for _, s := range p.slots[3:5] {
 		s.lease = 1
 	}
-	if p.hasOtherVacant(p.seats[5]) || !p.hasOtherVacant(p.seats[0]) {
+	if p.hasOtherVacant(p.slots[5]) || !p.hasOtherVacant(p.slots[0]) {
 		t.Error("the last slot that is vacant is another than itself, or is not vacant")
 	}
 }
@@ -128,10 +128,10 @@ func TestChoose(t *testing.T) {
 // TestStatsOfLeases counts slots by their leases.
 func TestStatsOfLeases(t *testing.T) {
 	p := newPool(5)
-	p.seats[1].lease = 1
-	p.seats[2].lease, p.seats[2].ahead = 2, true
-	p.seats[3].quarantine = true
-	p.seats[4].broken = errJail
+	p.slots[1].lease = 1
+	p.slots[2].lease, p.slots[2].ahead = 2, true
+	p.slots[3].quarantine = true
+	p.slots[4].broken = errJail
 	p.servers = []*slotState{{id: slot.Max, lease: 3}, {id: slot.Max + 1}}
 	got := p.Stats()
 	want := sandboxapi.Stats{Slots: 5, Leased: 1, Ahead: 1, Quarantined: 2, Servers: 2, ServersLeased: 1}
@@ -150,8 +150,8 @@ func TestHealthOfSlots(t *testing.T) {
 		"all is well":        {func(*Pool) {}, true},
 		"closed":             {func(p *Pool) { p.closed = true }, false},
 		"no CA":              {func(p *Pool) { p.ca = "" }, false},
-		"one slot is broken": {func(p *Pool) { p.seats[0].broken = errJail }, true},
-		"all are broken":     {func(p *Pool) { p.seats[0].broken, p.seats[1].broken = errJail, errJail }, false},
+		"one slot is broken": {func(p *Pool) { p.slots[0].broken = errJail }, true},
+		"all are broken":     {func(p *Pool) { p.slots[0].broken, p.slots[1].broken = errJail, errJail }, false},
 		"none has started":   {func(p *Pool) { p.problem = errFirst }, false},
 	} {
 		p := newPool(2)
@@ -166,8 +166,8 @@ func TestHealthOfSlots(t *testing.T) {
 // TestLeaseGone: what names a lease that has ended is refused, and holds up nothing.
 func TestLeaseGone(t *testing.T) {
 	p := newPool(1)
-	p.leases[2] = p.seats[0] // it has no run and no interpreter
-	p.seats[0].lease = 2
+	p.leases[2] = p.slots[0] // it has no run and no interpreter
+	p.slots[0].lease = 2
 	run := func(g uint64) error {
 		_, err := p.Run(t.Context(), sandboxapi.RunRequest{Generation: g, Run: "r", Language: sandboxapi.LanguageTypeScript, TimeoutMS: 1}, nil)
 		return err
@@ -202,7 +202,7 @@ func TestClaim(t *testing.T) {
 		"one is ending here": {func(_ *Pool, s *slotState, _ *sandboxapi.RunRequest) { s.running = make(chan struct{}) }, nil},
 	} {
 		p := newPool(1)
-		s := p.seats[0]
+		s := p.slots[0]
 		s.lease, p.leases[7] = 7, s
 		r := sandboxapi.RunRequest{Generation: 7, Permissions: p.set.HashHosts(), Language: sandboxapi.LanguageTypeScript}
 		c.change(p, s, &r)
@@ -219,11 +219,11 @@ func TestQuarantine(t *testing.T) {
 		p := newPool(2)
 		owner, leave := context.WithCancel(t.Context())
 		p.mu.Lock()
-		p.grantLease(p.seats[0], 1, owner)
-		p.watchIdle(p.seats[0])
-		p.grantLease(p.seats[1], 2, t.Context())
-		p.seats[1].ahead = true
-		p.watchIdle(p.seats[1])
+		p.grantLease(p.slots[0], 1, owner)
+		p.watchIdle(p.slots[0])
+		p.grantLease(p.slots[1], 2, t.Context())
+		p.slots[1].ahead = true
+		p.watchIdle(p.slots[1])
 		p.mu.Unlock()
 		is := func(what string, vacant ...bool) {
 			t.Helper()
@@ -231,7 +231,7 @@ func TestQuarantine(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for i, want := range vacant {
-				if p.seats[i].isVacant() != want {
+				if p.slots[i].isVacant() != want {
 					t.Errorf("%s: slot %d is vacant: %t", what, i, !want)
 				}
 			}
@@ -248,8 +248,8 @@ func TestQuarantine(t *testing.T) {
 		}
 		is("released", true, true)
 		p.mu.Lock()
-		p.grantLease(p.seats[0], 3, t.Context())
-		p.watchIdle(p.seats[0])
+		p.grantLease(p.slots[0], 3, t.Context())
+		p.watchIdle(p.slots[0])
 		p.mu.Unlock()
 		time.Sleep(defaultLeaseIdle - time.Millisecond)
 		is("not used yet", false)
@@ -321,10 +321,10 @@ func TestAcquireRefused(t *testing.T) {
 		"closed":                   {func(p *Pool) { p.closed = true }, true, sandboxapi.ErrUnready},
 		"no CA":                    {func(p *Pool) { p.ca = "" }, true, sandboxapi.ErrUnready},
 		"nothing starts":           {func(*Pool) {}, false, errJail},
-		"all taken":                {func(p *Pool) { p.seats[0].lease, p.seats[1].quarantine = 1, true }, false, sandboxapi.ErrBusy},
+		"all taken":                {func(p *Pool) { p.slots[0].lease, p.slots[1].quarantine = 1, true }, false, sandboxapi.ErrBusy},
 		"draining":                 {func(p *Pool) { p.draining = true }, false, sandboxapi.ErrBusy},
 		"ahead":                    {func(*Pool) {}, true, nil},
-		"ahead, the last one":      {func(p *Pool) { p.seats[0].lease = 1 }, true, sandboxapi.ErrBusy},
+		"ahead, the last one":      {func(p *Pool) { p.slots[0].lease = 1 }, true, sandboxapi.ErrBusy},
 		"ahead, nothing kept warm": {func(p *Pool) { p.cfg.Warm = 0 }, true, sandboxapi.ErrBusy},
 		"ahead, draining":          {func(p *Pool) { p.draining = true }, true, sandboxapi.ErrBusy},
 	} {
@@ -363,7 +363,7 @@ func TestServerSlots(t *testing.T) {
 	if err != nil || s != p.servers[1] || s.running != done || s.cancel == nil {
 		t.Errorf("%+v, %v", s, err)
 	}
-	p.seats[0].lease, p.leases[77] = 77, p.seats[0]
+	p.slots[0].lease, p.leases[77] = 77, p.slots[0]
 	for g, want := range map[uint64]error{l.Generation: sandboxapi.ErrLeaseGone, 76: sandboxapi.ErrLeaseGone, 77: sandboxapi.ErrBadRequest} {
 		if s, _, err := p.claimServer(g, nil); !errors.Is(err, want) || s != nil {
 			t.Errorf("generation %d: %v, %v", g, s, err)
@@ -393,14 +393,14 @@ func TestDrainWaits(t *testing.T) {
 		p.ca, p.closed = "ca", true // so that no interpreter starts
 		p.mu.Lock()
 		for n := range 2 {
-			p.grantLease(p.seats[n], uint64(n+1), t.Context())
+			p.grantLease(p.slots[n], uint64(n+1), t.Context())
 		}
-		p.seats[0].ahead = true
+		p.slots[0].ahead = true
 		p.mu.Unlock()
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		began := time.Now()
-		if p.Drain(short); time.Since(began) != time.Minute || p.seats[0].lease != 0 || p.seats[1].lease == 0 {
+		if p.Drain(short); time.Since(began) != time.Minute || p.slots[0].lease != 0 || p.slots[1].lease == 0 {
 			t.Errorf("after %v: %+v", time.Since(began), p.Stats())
 		}
 		done := make(chan struct{})
@@ -418,7 +418,7 @@ func TestDrainWaits(t *testing.T) {
 // TestPause reaches a run, or finds that it has ended.
 func TestPause(t *testing.T) {
 	p := newPool(1)
-	s := p.seats[0]
+	s := p.slots[0]
 	s.lease, p.leases[7] = 7, s
 	s.running, s.pauses = make(chan struct{}), make(chan bool, 1)
 	if err := p.Pause(7, sandboxapi.Pause{Paused: true}); err != nil || !<-s.pauses {
