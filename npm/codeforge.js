@@ -40,7 +40,8 @@ for (const name of Object.keys(env).filter((name) => name.toUpperCase() === "PAT
   env[name] = env[name].split(path.delimiter).filter((dir) => !added.test(dir)).join(path.delimiter);
 }
 const args = process.argv.slice(2);
-const npx = process.env.npm_command === "exec";
+// Children inherit npm_command, but only npx runs the package from its cache.
+const npx = process.env.npm_command === "exec" && __dirname.split(path.sep).includes("_npx");
 const program = path.join(dir, "lib", process.platform === "win32" ? "codeforge.exe" : "codeforge");
 const child = spawn(program, args, { stdio: "inherit", env, argv0: npx ? "npx -y codeforge-mcp" : "codeforge" });
 // A terminal sends SIGINT to both processes, so this one only waits for the other.

@@ -38,7 +38,7 @@
   Deno.hostname = () => "codeforge";
   Deno.osRelease = () => "6.0.0";
   const own = ["DENO_DIR", "DENO_NO_UPDATE_CHECK", "DENO_NODE_SHIM_ACTIVE", "NPM_CONFIG_REGISTRY", "PWD"];
-  for (const name of [...own, "MALLOC_TOP_PAD_"]) Deno.env.delete(name);
+  for (const name of own) Deno.env.delete(name);
 }
 
 // Deno loads about a hundred modules when code reads the global process, which takes longer than most code runs. Most code

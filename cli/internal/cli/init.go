@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,8 +71,8 @@ func writeHome(e *Env, base string) (made, kept []string, err error) {
 			return made, kept, err
 		default:
 			made = append(made, f.path)
-			if proxy != "" && filepath.Base(f.path) == dotenvFile {
-				fmt.Fprintf(e.Stderr, "HTTPS_PROXY is set, so APIs are called through it: %s in %s\n", proxySetting, f.path)
+			if filepath.Base(f.path) == dotenvFile {
+				explainProxy(e, proxy, f.path)
 			}
 		}
 	}
@@ -79,6 +81,17 @@ func writeHome(e *Env, base string) (made, kept []string, err error) {
 		made = append(made, filepath.Join(base, "apis"))
 	}
 	return made, kept, err
+}
+
+// explainProxy tells the user if a new .env has the proxy of HTTPS_PROXY, or does not have it.
+func explainProxy(e *Env, proxy, dotenv string) {
+	switch {
+	case proxy != "":
+		fmt.Fprintf(e.Stderr, "HTTPS_PROXY is set, so CodeForge calls APIs through it: %s in %s\n", proxySetting, dotenv)
+	case httpsProxy(e) != "":
+		fmt.Fprintf(e.Stderr, "HTTPS_PROXY is set, but CodeForge calls APIs directly. "+
+			"If only a proxy leads to them, set %s in %s.\n", proxySetting, dotenv)
+	}
 }
 
 // copyExamples copies the examples that a release has beside its programs into a folder of APIs. It keeps existing
@@ -90,7 +103,7 @@ func copyExamples(apis string) (copied bool, err error) {
 	}
 	release := filepath.Join(filepath.Dir(self), "apis")
 	var paths []string
-	// Nothing else is copied: if the release's folder is somebody's home, apis/NAME/config.json has keys.
+	// Only these patterns: if the release's folder is somebody's home, apis/NAME/config.json has keys.
 	for _, pattern := range []string{"config.schema.json", "*/config.json.example", "*/types.d.ts"} {
 		found, _ := filepath.Glob(filepath.Join(release, pattern)) // the pattern is valid
 		paths = append(paths, found...)
@@ -101,6 +114,9 @@ func copyExamples(apis string) (copied bool, err error) {
 			return copied, fmt.Errorf("reading an example: %w", err)
 		}
 		name, err := filepath.Rel(release, path)
+		if _, own := os.Stat(filepath.Join(apis, filepath.Dir(name), "config.json")); own == nil {
+			continue // types.d.ts would count as the types of the user's API
+		}
 		if err == nil {
 			err = atomicfile.Create(filepath.Join(apis, name), text, 0o644)
 		}
@@ -130,21 +146,31 @@ func dotenvTemplate(proxy string) string {
 // proxySetting is the setting with the proxy that all requests leave through.
 const proxySetting = "UPSTREAM_PROXY"
 
-// environProxy returns the proxy that other programs of this user reach the internet through, or "" if it cannot be the
-// value of UPSTREAM_PROXY in .env.
+// environProxy returns the proxy through which other programs of this user reach the internet, for UPSTREAM_PROXY in
+// .env. It returns "" if .env cannot hold the value, for a proxy of this machine, which may end with the shell, and if
+// NO_PROXY names hosts, because UPSTREAM_PROXY has no exceptions.
 func environProxy(e *Env) string {
-	proxy := cmp.Or(e.Getenv("HTTPS_PROXY"), e.Getenv("https_proxy"))
+	proxy := httpsProxy(e)
 	if proxy != "" && !strings.Contains(proxy, "://") {
 		proxy = "http://" + proxy
 	}
-	_, err := settings.Parse(func(name string) string {
+	read := func(name string) string {
 		if name == proxySetting {
 			return proxy
 		}
 		return ""
-	})
-	if err != nil || strings.ContainsAny(proxy, " #'\"\\$\n") {
+	}
+	if _, err := settings.Parse(read); err != nil || strings.ContainsAny(proxy, " #'\"\\$\n") {
+		return ""
+	}
+	u, err := url.Parse(proxy)
+	if err != nil || cmp.Or(e.Getenv("NO_PROXY"), e.Getenv("no_proxy")) != "" {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "localhost" || err == nil && ip.IsLoopback() {
 		return ""
 	}
 	return proxy
 }
+
+func httpsProxy(e *Env) string { return cmp.Or(e.Getenv("HTTPS_PROXY"), e.Getenv("https_proxy")) }

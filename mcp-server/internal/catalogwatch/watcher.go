@@ -36,7 +36,8 @@ type Config struct {
 type Watcher struct {
 	cfg Config
 
-	renewing sync.Mutex // one renewal at a time, so that an older catalog cannot overwrite a newer one
+	// renewing is full during a renewal. Only one runs at a time, so that an older catalog cannot overwrite a newer one.
+	renewing chan struct{}
 
 	mu      sync.Mutex
 	catalog proxyapi.Catalog
@@ -59,7 +60,7 @@ func New(cfg Config) *Watcher {
 	if cfg.Install == nil {
 		cfg.Install = refuseInstall
 	}
-	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{}),
+	return &Watcher{cfg: cfg, problem: errStarting, ready: make(chan struct{}), renewing: make(chan struct{}, 1),
 		packages: packageState{ask: make(chan struct{}, 1)}}
 }
 
@@ -145,8 +146,12 @@ func sendLatestVersion(changed chan string, e proxyapi.Event) {
 // UpdateCatalog fetches the catalog and sends sandboxd its permission set. Call it if sandboxd reports another set, for
 // example after a restart.
 func (w *Watcher) UpdateCatalog(ctx context.Context) error {
-	w.renewing.Lock()
-	defer w.renewing.Unlock()
+	select {
+	case w.renewing <- struct{}{}:
+		defer func() { <-w.renewing }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for another renewal: %w", context.Cause(ctx))
+	}
 	cat, err := w.cfg.Control.FetchCatalog(ctx)
 	if err != nil {
 		return fmt.Errorf("fetching the catalog: %w", err)

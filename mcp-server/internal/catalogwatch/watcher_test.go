@@ -2,7 +2,10 @@ package catalogwatch_test
 
 import (
 	"context"
+	"errors"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
@@ -45,5 +48,33 @@ func TestFetchCatalog(t *testing.T) {
 	cat, err := w.FetchCatalog(t.Context())
 	if err != nil || len(cat.APIs) != 1 || len(w.Catalog().APIs) != 1 {
 		t.Errorf("read %+v, %v; calls see %+v", cat, err, w.Catalog())
+	}
+}
+
+// TestCatalogWhileSandboxHangs: a client gets the catalog although the sandbox does not answer the renewal that runs.
+func TestCatalogWhileSandboxHangs(t *testing.T) {
+	p := fakepeers.NewProxy(t)
+	control := proxyapi.NewClient(p.Socket)
+	defer control.Close()
+	hangs, release, ended := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	sandbox := sandboxapi.NewClient(sandboxapi.ClientConfig{Dial: func(context.Context) (net.Conn, error) {
+		hangs <- struct{}{}
+		<-release // also after its context has ended
+		return nil, errors.New("released")
+	}})
+	defer sandbox.Close()
+	w := catalogwatch.New(catalogwatch.Config{Control: control, Sandbox: sandbox, Log: logline.New(t.Output(), "text", nil)})
+	go func() {
+		defer close(ended)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { <-release; cancel() }()
+		_ = w.UpdateCatalog(ctx)
+	}()
+	defer func() { close(release); <-ended }()
+	<-hangs
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := w.UpdateCatalog(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second renewal: %v", err)
 	}
 }

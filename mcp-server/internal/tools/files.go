@@ -192,7 +192,8 @@ func imageSize(of string, data []byte) (w, h int, err error) {
 }
 
 // gifSize returns the width and height of the screen of a GIF. If a frame exceeds the screen, it returns the larger
-// size: decoders such as Pillow enlarge the screen for its frame.
+// size: decoders such as Pillow enlarge the screen for its frame. Data that decoders read differently is an error: it could
+// hide a frame. These are bytes between blocks, and an empty block where Pillow starts to read blocks again.
 func gifSize(data []byte) (w, h int, err error) {
 	const header, descriptor = 13, 10 // bytes
 	if len(data) < header {
@@ -211,6 +212,9 @@ func gifSize(data []byte) (w, h int, err error) {
 		case ';': // the end
 			return w, h, nil
 		case '!': // an extension
+			if !startsPlainExtension(data[at:]) {
+				return 0, 0, image.ErrFormat
+			}
 			at += 2
 		case ',': // a frame
 			if len(data) < at+descriptor {
@@ -220,14 +224,23 @@ func gifSize(data []byte) (w, h int, err error) {
 			w = max(w, int(le.Uint16(d))+int(le.Uint16(d[4:])))
 			h = max(h, int(le.Uint16(d[2:]))+int(le.Uint16(d[6:])))
 			at += descriptor + tableSize(d[8]) + 1
-		default: // decoders skip it
-			continue
+		default:
+			return 0, 0, image.ErrFormat
 		}
 		for at < len(data) && data[at] != 0 { // blocks, each after its length
 			at += 1 + int(data[at])
 		}
 	}
 	return w, h, nil
+}
+
+// startsPlainExtension reports whether the first block of an extension has data, and so has the block after
+// "NETSCAPE2.0".
+func startsPlainExtension(data []byte) bool {
+	const first, loops = 2, "\xff\x0bNETSCAPE2.0"
+	rest, isLoop := bytes.CutPrefix(data[1:], []byte(loops))
+	isEmptyLoop := isLoop && len(rest) > 0 && rest[0] == 0
+	return len(data) > first && data[first] != 0 && !isEmptyLoop
 }
 
 // webpSize returns the width and height of a WebP image: RFC 9649, sections 2.5 to 2.7.

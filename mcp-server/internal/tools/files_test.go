@@ -66,7 +66,7 @@ func oversized(t testing.TB) map[string]string {
 	return map[string]string{
 		"1569 x 2": picture(t, "png", 1569, 2), "2 x 1569": picture(t, "gif", 2, 1569), "1569 x 1": picture(t, "jpeg", 1569, 1),
 		"16777216 x 1": webp("VP8X", 1<<24, 1), "1 x 16384": webp("VP8L", 1, 1<<14), "0 x 1": webp("VP8 ", 0, 1),
-		"2000 x 2": gifOf(3, 2, frame(0, 0, 2000, 2)), "3 x 1570": gifOf(3, 2, frame(0, 0, 3, 2)+"\x00!\xfe\x02,;\x00"+frame(0, 1568, 1, 2)),
+		"2000 x 2": gifOf(3, 2, frame(0, 0, 2000, 2)), "3 x 1570": gifOf(3, 2, frame(0, 0, 3, 2)+"!\xfe\x02,;\x00"+frame(0, 1568, 1, 2)),
 		"1568 x 40000": gifOf(1568, 2, frame(0, 0, 1, 1)+frame(1, 0, 1, 40000)+";"+frame(9, 9, 9999, 9)),
 	}
 }
@@ -97,6 +97,10 @@ func TestShowFile(t *testing.T) {
 		"gif":               {picture(t, "gif", 3, 2), ".gif", "*mcp.ImageContent image/gif"},
 		"gif, two frames":   {gifOf(3, 2, frame(0, 0, 3, 2)+frame(1, 1, 1, 1)), ".gif", "*mcp.ImageContent image/gif"},
 		"a short gif":       {gifOf(3, 2, "")[:12], "", "its header is not that of image/gif"},
+		"gif, a loop":       {gifOf(3, 2, "!\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"+frame(0, 0, 3, 2)), ".gif", "*mcp.ImageContent image/gif"},
+		"an empty block":    {gifOf(3, 2, "!\xff\x00\x03!\x01\xff\x00"+frame(0, 0, 9000, 4000)), "", "its header is not that of image/gif"},
+		"a loop of no size": {gifOf(3, 2, "!\xff\x0bNETSCAPE2.0\x00\x03!\x01\xff\x00"+frame(0, 0, 9, 9)), "", "its header is not that of image/gif"},
+		"between blocks":    {gifOf(3, 2, "\x00"+frame(0, 0, 3, 2)), "", "its header is not that of image/gif"},
 		"a short frame":     {gifOf(3, 2, frame(0, 0, 3, 2)[:8]), "", "its header is not that of image/gif"},
 		"webp, lossy":       {webp("VP8 ", 1568, 9), ".webp", "*mcp.ImageContent image/webp"},
 		"webp, lossless":    {webp("VP8L", 9, 1568), ".webp", "*mcp.ImageContent image/webp"},

@@ -8,8 +8,8 @@ import (
 )
 
 // TestDisarmed: without these defences, every answer of a client that does not read stays in memory, many answers are
-// encoded at once, a stream of an older version
-// outlives its token, and a user ends the calls of another. e2e/negative runs it.
+// encoded at once, a stream of an older version outlives its token, and a user ends the calls of another. e2e/negative
+// runs it.
 func TestDisarmed(t *testing.T) {
 	t.Run("unread-answers", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "unread-answers")

@@ -80,7 +80,8 @@ type Handler struct {
 	held     atomic.Int64 // bytes of the bodies of all requests in flight
 	draining atomic.Bool
 
-	resuming sync.Mutex // held while a lost session is resumed
+	resuming  sync.Mutex // held while a lost session is resumed
+	measuring sync.Mutex // held while measureJSON encodes a value
 
 	mu       sync.Mutex
 	inFlight map[*openRequest]struct{}
@@ -109,7 +110,7 @@ func New(cfg Config) *Handler {
 	stateless := options
 	stateless.Stateless = true
 	h.modern = mcp.NewStreamableHTTPHandler(server, &stateless)
-	cfg.Server.AddReceivingMiddleware(h.cancelAbandoned, takeAnswerMemory)
+	cfg.Server.AddReceivingMiddleware(h.cancelAbandoned, h.takeAnswerMemory)
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	go h.reapIdle(ctx)
@@ -252,7 +253,8 @@ func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		var post *openRequest
 		if extra := req.GetExtra(); extra != nil {
-			// The SDK has it in older versions too. There no header tells package guard to end the stream with its token.
+			// The SDK serves this method in older versions too. Package guard ends a stream with its token only if a header
+			// names the method, and older versions have no such header.
 			//defence:listen-version
 			if method == listenMethod && extra.Header.Get(versionHeader) < sessionless {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is not in this protocol version"}
@@ -281,14 +283,14 @@ func (h *Handler) cancelAbandoned(next mcp.MethodHandler) mcp.MethodHandler {
 
 // takeAnswerMemory is a middleware that takes the memory for a tool's result before the SDK encodes the result. Many
 // calls may wait for the end of one run, and get its images at the same moment. Readers of resources take their memory.
-func takeAnswerMemory(next mcp.MethodHandler) mcp.MethodHandler {
+func (h *Handler) takeAnswerMemory(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
 		if err != nil {
 			return res, err
 		}
 		//defence:answer-memory permits
-		hasRoom := membudget.FromContext(ctx).TryTake(tools.AnswerCopies * sizeOf(res))
+		hasRoom := membudget.FromContext(ctx).TryTake(tools.AnswerCopies * h.sizeOf(res))
 		if !hasRoom {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: errUnread.Error()}
 		}
@@ -297,7 +299,7 @@ func takeAnswerMemory(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // sizeOf returns the size of a tool's result in bytes, or 0 for other results.
-func sizeOf(res mcp.Result) (n int64) {
+func (h *Handler) sizeOf(res mcp.Result) (n int64) {
 	if t, ok := res.(interface{ ToolResult() *mcp.CallToolResult }); ok {
 		res = t.ToolResult()
 	}
@@ -306,7 +308,12 @@ func sizeOf(res mcp.Result) (n int64) {
 		return 0
 	}
 	// A receipt has 200 requests, whose URLs code can make six times as long in JSON.
-	n = measureJSON(r.Meta) + measureJSON(r.StructuredContent)
+	if r.Meta != nil {
+		n += h.measureJSON(r.Meta)
+	}
+	if r.StructuredContent != nil {
+		n += h.measureJSON(r.StructuredContent)
+	}
 	for _, c := range r.Content {
 		switch c := c.(type) {
 		case *mcp.TextContent:
@@ -316,19 +323,16 @@ func sizeOf(res mcp.Result) (n int64) {
 		case *mcp.AudioContent:
 			n += int64(len(c.Data))
 		default:
-			n += measureJSON(c)
+			n += h.measureJSON(c)
 		}
 	}
 	return n
 }
 
-// measuring is held while a value is measured, so that only one of them is encoded at a time.
-var measuring sync.Mutex
-
-// measureJSON returns the size of a value in JSON, in bytes.
-func measureJSON(v any) int64 {
-	measuring.Lock()
-	defer measuring.Unlock()
+// measureJSON returns the size of a value in JSON, in bytes. It encodes one value at a time.
+func (h *Handler) measureJSON(v any) int64 {
+	h.measuring.Lock()
+	defer h.measuring.Unlock()
 	var n byteCount
 	_ = json.NewEncoder(&n).Encode(v) // the SDK reports the error
 	return int64(n)

@@ -55,7 +55,7 @@ func TestDisarmed(t *testing.T) {
 	})
 	t.Run("plan-type", func(t *testing.T) {
 		t.Setenv("CODEFORGE_DISARM", "plan-type")
-		if got := changesOfForm(t); len(got) != 1 || got[0].After != `"guest"` {
+		if got := stepAfterRead(t, "PATCH", formType, `{"role":"guest","note":"&role=admin&x="}`).Shown.Changes; len(got) != 1 || got[0].After != `"guest"` {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -584,27 +584,29 @@ func TestPictureType(t *testing.T) {
 	if got := drawSteps([]approvalapi.Step{call})[0]; !strings.Contains(got, "amount 5") {
 		t.Error(got)
 	}
-	if got := changesOfForm(t); len(got) > 0 {
+	for media, body := range map[string]string{"text/plain;charset=UTF-8": `{"role":"user","memo":"a&b"}`, "application/json": `{"role":"user"}`} {
+		if s := stepAfterRead(t, "POST", media, body); s.guard == nil || !slices.Contains(s.guard.about, "role") {
+			t.Errorf("%s: the read is not repeated before the step: %+v", media, s.guard)
+		}
+	}
+	if got := stepAfterRead(t, "PATCH", "application/x-www-form-urlencoded", `{"role":"guest","note":"&role=admin&x="}`).Shown.Changes; len(got) > 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
-// changesOfForm returns the changes of a step whose body is a form, and also an object that the run has read.
-func changesOfForm(t *testing.T) []approvalapi.Change {
+// stepAfterRead returns a step of a plan whose run has read the object at the step's URL.
+func stepAfterRead(t *testing.T, method, media, body string) Step {
 	t.Helper()
 	s := New(Config{})
 	t.Cleanup(s.Close)
 	d := s.NewDraft("run", "", nil)
 	address := &url.URL{Scheme: "https", Host: "a.test", Path: "/x"}
 	d.NoteRead(Step{Method: "GET", URL: address}, []byte(`{"role":"user","note":"&role=admin&x="}`))
-	step := Step{Method: "PATCH", URL: address, Shown: approvalapi.Step{
-		Method: "PATCH", Headers: []string{"Content-Type: application/x-www-form-urlencoded"},
-		Body: `{"role":"guest","note":"&role=admin&x="}`,
-	}}
+	step := Step{Method: method, URL: address, Shown: approvalapi.Step{Method: method, Headers: []string{"Content-Type: " + media}, Body: body}}
 	if _, err := d.AddStep(step, "v"); err != nil {
 		t.Fatal(err)
 	}
-	return d.plan.steps[0].Shown.Changes
+	return d.plan.steps[0]
 }
 
 // TestPictureOfPost: a POST to the URL of an object that the run has read shows all fields, also those with the object's

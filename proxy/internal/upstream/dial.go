@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
@@ -174,10 +176,10 @@ func (p *Pool) resolveProxied(ctx context.Context, host string) []netip.Addr {
 	if isSilent {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	lookup, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	all, err := p.conf.Resolve(ctx, host)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	all, err := p.resolveEach(lookup, host)
+	if err != nil && lookup.Err() != nil && ctx.Err() == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.silent) >= maxHosts {
@@ -186,6 +188,22 @@ func (p *Pool) resolveProxied(ctx context.Context, host string) []netip.Addr {
 		p.silent[host] = p.now().Add(silentTime)
 	}
 	return all
+}
+
+// lookupEach looks up a host's addresses of IPv4 and IPv6 separately. It returns those that came in time: a name server
+// that withholds the answer for one kind must not hide the other.
+func lookupEach(ctx context.Context, r *net.Resolver, host string) ([]netip.Addr, error) {
+	var all [2][]netip.Addr
+	var errs [2]error
+	var lookups sync.WaitGroup
+	for i, network := range []string{"ip4", "ip6"} {
+		lookups.Go(func() { all[i], errs[i] = r.LookupNetIP(ctx, network, host) })
+	}
+	lookups.Wait()
+	if list := slices.Concat(all[:]...); len(list) > 0 {
+		return list, nil
+	}
+	return nil, errors.Join(errs[:]...)
 }
 
 // usualPorts are the default ports of URL schemes.

@@ -65,6 +65,8 @@ type Config struct {
 type Pool struct {
 	conf  Config
 	roots *x509.CertPool
+	// resolveEach is conf.Resolve, but the system's resolver then is lookupEach.
+	resolveEach func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	mu       sync.Mutex
 	owned    map[Owner]map[string]*http.Transport // by appendKey; all owners share those of nil
@@ -85,13 +87,16 @@ func New(c Config) (*Pool, error) {
 	if len(c.CAs) > 0 && !roots.AppendCertsFromPEM(c.CAs) {
 		return nil, errors.New("UPSTREAM_CA_FILE: the file contains no certificate")
 	}
+	p := &Pool{conf: c, roots: roots, asked: time.Now(), now: time.Now, resolveEach: c.Resolve}
 	if c.Resolve == nil {
-		c.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+		p.conf.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			// The trailing dot keeps the system from trying its search domains.
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", makeAbsolute(host))
 		}
+		p.resolveEach = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return lookupEach(ctx, net.DefaultResolver, makeAbsolute(host))
+		}
 	}
-	p := &Pool{conf: c, roots: roots, asked: time.Now(), now: time.Now}
 	p.clearMaps()
 	return p, nil
 }

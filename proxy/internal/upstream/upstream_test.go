@@ -14,11 +14,14 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
@@ -255,6 +258,45 @@ func TestSilentNameServer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLookupEach: a name server that withholds the IPv6 addresses of a host cannot hide the IPv4 ones.
+// Promise: no-private-address
+func TestLookupEach(t *testing.T) {
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		for buf := make([]byte, 512); ; {
+			n, from, err := server.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buf[:n]) != nil || m.Questions[0].Type != dnsmessage.TypeA {
+				continue
+			}
+			m.Response = true
+			m.Additionals = nil
+			m.Answers = []dnsmessage.Resource{{
+				Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET},
+				Body:   &dnsmessage.AResource{A: [4]byte{10, 0, 0, 1}},
+			}}
+			out, _ := m.Pack()
+			_, _ = server.WriteTo(out, from)
+		}
+	}()
+	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	list, err := lookupEach(ctx, r, "half.test.")
+	if want := []netip.Addr{netip.MustParseAddr("10.0.0.1")}; err != nil || !slices.Equal(list, want) {
+		t.Errorf("%v, %v", list, err)
+	}
 }
 
 // TestResolveHost keeps the allowed addresses of a host. Without one, the error is that of the guard or of the resolver.

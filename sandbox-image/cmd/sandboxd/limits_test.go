@@ -423,9 +423,9 @@ func TestWhatTheKernelSays(t *testing.T) {
 	for _, row := range []struct {
 		program   string
 		o         Options
-		variables int // those of the contract, four for canaries, bwrap's PWD, and Deno's MALLOC_TOP_PAD_
+		variables int // those of the contract, four for canaries, and bwrap's PWD
 	}{
-		{"deno", Options{Mode: Root, Slots: 1, Warm: 1}, 12},
+		{"deno", Options{Mode: Root, Slots: 1, Warm: 1}, 11},
 		{"python3", Options{Mode: Root, Slots: 1, Python: true, Args: []string{"--warm-python", "1"}}, 16},
 	} {
 		t.Run(row.program, func(t *testing.T) { kernelSays(t, StartWorld(t, row.o), row.program, row.variables) })

@@ -95,7 +95,7 @@ type bwrapPlan struct {
 // commandLine returns bubblewrap's command line for Deno. From the host the sandbox sees only the code directory and
 // the root of interpreterRoot.
 func (p bwrapPlan) commandLine() []string {
-	a := p.commandPrefix(p.packages.addToEnviron(p.bait.addToEnviron(denoEnviron(denoDir, p.tz), CodeDir)))
+	a := p.commandPrefix(p.packages.addToEnviron(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir)))
 	a = append(a, p.files()...)
 	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
 	for i, name := range p.cache {

@@ -23,6 +23,8 @@ type bwrapProcess struct {
 	slot slot.ID
 	dir  string // its private files; empty if it has none
 	code string // the path of the code
+	// isDeno means an interpreter of TypeScript, which gets its code only after CheckConfinement.
+	isDeno bool
 	// processes limits how many it may have, threads included; 0: no limit.
 	processes uint64
 	outer     *os.Process
@@ -253,7 +255,9 @@ func (b *bwrapProcess) CheckConfinement() error {
 		return fmt.Errorf("holding the sandbox's mounts: %w", err)
 	}
 	b.main, b.mounts = pid, mounts
-	b.jail.cache.keepFrom(fmt.Sprintf("/proc/%d/root%s", pid, denoDir))
+	if b.isDeno {
+		b.jail.cache.keepFrom(fmt.Sprintf("/proc/%d/root%s", pid, denoDir))
+	}
 	return nil
 }
 

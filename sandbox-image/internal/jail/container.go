@@ -130,7 +130,7 @@ func (c *Container) newPlan(spec InterpreterSpec) confine.ProcessSpec {
 		Dir:  TmpDir,
 		Argv: append([]string{c.cfg.Deno}, deno.args()...),
 		Env: packages.addToEnviron(
-			replaceTmpDir(own, b.addToEnviron(denoEnviron(filepath.Join(dir, "deno"), spec.TZ), dir))),
+			replaceTmpDir(own, b.addToEnviron(baseEnviron(filepath.Join(dir, "deno"), spec.TZ), dir))),
 	}
 	if packages.Set != "" {
 		p.Read = append(p.Read, packages.dir)
@@ -214,7 +214,7 @@ func (c *Container) Start(spec InterpreterSpec, stdio Stdio) (Process, error) {
 	}
 	main, _, _ := spec.codeFiles()
 	t.writeMain = func(code []byte) error { return c.writePrivate(spec.Slot, main, code) }
-	t.remove = func() error { return c.clearFiles(spec.Slot) }
+	t.remove, t.isDeno = func() error { return c.clearFiles(spec.Slot) }, !spec.Python
 	go t.waitForEnd()
 	return t, nil
 }

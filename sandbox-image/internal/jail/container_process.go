@@ -31,6 +31,7 @@ type containerProcess struct {
 	group     int // its primary group
 	root      *os.Process
 	main      int
+	isDeno    bool         // it is an interpreter of TypeScript, which gets its code only after CheckConfinement
 	remove    func() error // deletes its private files
 	writeMain func(code []byte) error
 
@@ -209,7 +210,9 @@ func (t *containerProcess) CheckConfinement() error {
 		return fmt.Errorf("user %d has the processes %v, want only the interpreter %d", t.slot.UID(), alive, pid)
 	}
 	t.main = pid
-	t.jail.cache.keepFrom(filepath.Join(t.jail.slotDir(t.slot), "deno"))
+	if t.isDeno {
+		t.jail.cache.keepFrom(filepath.Join(t.jail.slotDir(t.slot), "deno"))
+	}
 	return nil
 }
 

@@ -86,11 +86,6 @@ func replaceTmpDir(own string, env []string) []string {
 	return append(env, "TMPDIR="+own)
 }
 
-// denoEnviron is baseEnviron for code. Deno's heap outside of V8 grows in steps of 1 MiB, which saves page faults.
-func denoEnviron(denoDir, tz string) []string {
-	return append(baseEnviron(denoDir, tz), "MALLOC_TOP_PAD_=1048576")
-}
-
 // baseEnviron returns the interpreter's whole environment. An empty tz means UTC.
 func baseEnviron(denoDir, tz string) []string {
 	tz = cmp.Or(tz, "UTC")

@@ -373,7 +373,7 @@ func (e *Embedded) Start(spec InterpreterSpec, stdio Stdio) (Process, error) {
 		return nil, errors.Join(fmt.Errorf("starting an interpreter: %w", err), e.removeFolders(dir))
 	}
 	main, _, _ := spec.codeFiles()
-	b.dir, b.code, b.processes = dir, filepath.Join(dir, main), e.cfg.Limits.Processes
+	b.dir, b.code, b.processes, b.isDeno = dir, filepath.Join(dir, main), e.cfg.Limits.Processes, !spec.Python
 	b.startWatching()
 	return b, nil
 }
