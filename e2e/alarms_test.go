@@ -89,10 +89,10 @@ func TestAlarms(t *testing.T) {
 					if took := time.Since(began); took > 15*time.Second || strings.Contains(r.Out, "still here") || strings.Contains(r.Out, "sent 200") {
 						t.Errorf("after %v: %s", took, r.Out)
 					}
-					if !strings.Contains(r.Out+r.Notes, "Frozen: code of this session was about to send a canary") {
+					if !strings.Contains(r.Out+r.Notes, "Frozen: code of this session tried to send a canary") {
 						t.Errorf("told: %s", r.JSON)
 					}
-					if r, err = w.Do(within(t, 60), s, world.Run{Code: `console.log("again")`}); err != nil || strings.Contains(r.Out, "again") || !strings.Contains(r.Out, "Frozen") {
+					if r, err = w.Do(within(t, 60), s, world.Run{Code: `console.log("ran on")`}); err != nil || strings.Contains(r.Out, "ran on") || !strings.Contains(r.Out, "Frozen") {
 						t.Errorf("a frozen session runs code: %v %s", err, r.JSON)
 					}
 					var list []struct {
