@@ -62,6 +62,15 @@ func findMistakes(schema, arguments json.RawMessage) []string {
 	return c.mistakes[:min(len(c.mistakes), maxMistakes)]
 }
 
+// decodedSize returns an upper bound of the memory that a JSON text needs when it is decoded, in bytes. It does not
+// decode the text, so it counts the signs inside of strings too.
+func decodedSize(text []byte) int64 {
+	// Measured for maps with one member, and for members of a growing map, with the garbage of its growth.
+	const object, member = 250, 320
+	n := bytes.Count(text, []byte("{"))*object + (bytes.Count(text, []byte(","))+bytes.Count(text, []byte("[")))*member
+	return int64(n + len(text))
+}
+
 // placeName returns the name of a place within the arguments, for a reader.
 func placeName(path string) string { return cmp.Or(path, "the arguments") }
 

@@ -10,11 +10,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
@@ -46,10 +48,9 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer c.memory.Close()
 	result, f := c.routeRequest(r)
 	// The account stays open until the answer is written: a slow reader would otherwise hold memory that is not counted.
-	if f == nil && !c.memory.TryTake(int64(len(result))) {
-		result, f = nil, &callFailure{
-			code: resultTooLarge, message: "this answer and the unread answers are too large together",
-			hint: "The call was carried out. Call less at once, and ask for less.",
+	if f == nil {
+		if f = c.reserveAnswer(len(result)); f != nil {
+			result = nil
 		}
 	}
 	if c.server != nil {
@@ -65,6 +66,20 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(result)))
 	_, _ = w.Write(result) // an error means that the client is gone
+}
+
+// reserveAnswer takes the memory for an answer of this size, as far as the request has not taken it yet. An answer that
+// the broker makes itself must take the memory first: code could otherwise ask for many answers at once.
+func (c *callRequest) reserveAnswer(size int) *callFailure {
+	more := max(0, int64(size)-c.reserved)
+	if !c.memory.TryTake(more) {
+		return &callFailure{
+			code: resultTooLarge, message: "this answer and the unread answers are too large together",
+			hint: "The call was carried out. Call less at once, and ask for less.",
+		}
+	}
+	c.reserved += more
+	return nil
 }
 
 // resultWord returns a call's result in one word: "ok", "tool_error" or the code of a failure.
@@ -90,6 +105,8 @@ type callRequest struct {
 	server *configuredServer
 	limit  time.Duration      // the timeout that code set, or 0
 	memory *membudget.Account // for arguments and answers
+
+	reserved int64 // bytes of memory that are for the answer
 
 	plan    string // HeaderPlan
 	planned bool   // checked, but not made
@@ -254,17 +271,29 @@ func (c *callRequest) listTools(ctx context.Context) ([]byte, *callFailure) {
 	if f != nil {
 		return nil, f
 	}
-	all := []json.RawMessage{}
-	for _, t := range tools {
-		if c.server.mayCall(t) && t.held == "" {
-			all = append(all, t.raw)
+	tools = slices.DeleteFunc(slices.Clone(tools), func(t *declaredTool) bool { return !c.server.mayCall(t) || t.held != "" })
+	all := convert.Each(tools, func(t *declaredTool) []byte { return t.raw })
+	return c.joinAnswer(`{"tools":[`, all, "]}")
+}
+
+// joinAnswer returns an answer of JSON values with commas between them. An encoder would need several times the memory
+// of a long answer.
+func (c *callRequest) joinAnswer(start string, values [][]byte, end string) ([]byte, *callFailure) {
+	size := len(start) + len(end) + len(values)
+	for _, v := range values {
+		size += len(v)
+	}
+	if f := c.reserveAnswer(size); f != nil {
+		return nil, f
+	}
+	out := append(make([]byte, 0, size), start...)
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, ',')
 		}
+		out = append(out, v...)
 	}
-	line, err := bridgewire.EncodeLine(map[string]any{"tools": all})
-	if err != nil {
-		return nil, &callFailure{code: serverError, message: err.Error()}
-	}
-	return line, nil
+	return append(out, end...), nil
 }
 
 // fetchTools returns all tools of the server, from one of its methods, within the limit that code has set.
@@ -313,7 +342,7 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
 	}
-	if f := checkArguments(t, body); f != nil {
+	if f := c.checkArguments(t, body); f != nil {
 		return nil, f
 	}
 	//defence:dry-run-approved
@@ -348,9 +377,20 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 	return addMarkers(raw, len(t.OutputSchema) > 0, hint)
 }
 
-// checkArguments reports mistakes in a call's arguments before the call is sent, or nil.
-func checkArguments(t *declaredTool, body []byte) *callFailure {
-	if bytes.TrimSpace(body)[0] != '{' || !json.Valid(body) { // not unmarshalled: that would take many times the memory
+// checkArguments reports mistakes in a call's arguments before the call is sent, or nil. Without the memory to decode
+// them and the schema, it leaves the mistakes to the server.
+func (c *callRequest) checkArguments(t *declaredTool, body []byte) *callFailure {
+	size := decodedSize(body) + decodedSize(t.InputSchema)
+	canDecode := c.memory.TryTake(size)
+	if canDecode {
+		defer c.memory.GiveBack(size)
+	}
+	switch isObject := bytes.TrimSpace(body)[0] == '{' && json.Valid(body); {
+	case !canDecode && isObject:
+		return nil
+	case !canDecode:
+		return &callFailure{code: badArguments, message: "the arguments are one object"}
+	case !isObject:
 		return &callFailure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
 	}
 	if list := findMistakes(t.InputSchema, body); len(list) > 0 {
@@ -398,6 +438,9 @@ func (c *callRequest) doStash(body []byte) ([]byte, *callFailure) {
 	result, f := c.broker.stash.doOperation(session, c.tool, r)
 	if f != nil {
 		return nil, f
+	}
+	if value, ok := result.(json.RawMessage); ok {
+		return c.joinAnswer(`{"value":`, [][]byte{value}, "}")
 	}
 	line, err := bridgewire.EncodeLine(result)
 	if err != nil {

@@ -43,7 +43,8 @@ type stashRequest struct {
 	TTL   int64           `json:"ttl_ms"`
 }
 
-// doOperation carries out one operation: get, set, delete or keys.
+// doOperation carries out one operation: get, set, delete or keys. The result is the value that get finds, or else the
+// answer.
 func (s *stashStore) doOperation(session, op string, r stashRequest) (any, *callFailure) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +58,7 @@ func (s *stashStore) doOperation(session, op string, r stashRequest) (any, *call
 		return nil, &callFailure{code: badArguments, message: fmt.Sprintf("a key is a string of 1 to %d bytes", maxKey)}
 	case op == "get":
 		if v, ok := mine[r.Key]; ok {
-			return map[string]json.RawMessage{"value": v.value}, nil
+			return v.value, nil
 		}
 	case op == "delete":
 		s.removeKey(session, r.Key)
