@@ -158,8 +158,7 @@ func (c *callRequest) routeRequest(r *http.Request) ([]byte, *callFailure) {
 func (c *callRequest) readBody(r *http.Request) ([]byte, *callFailure) {
 	body, err := io.ReadAll(c.memory.NewReader(io.LimitReader(r.Body, maxBody+1)))
 	if errors.Is(err, membudget.ErrFull) {
-		return nil, newUnavailable("the arguments of the calls in flight are too large together",
-			"Call less at once: parallel(calls, {limit: 2}).")
+		return nil, newTooManyArguments()
 	}
 	if err != nil {
 		return nil, &callFailure{code: badRequest, message: "the body broke off"}
@@ -173,6 +172,12 @@ func (c *callRequest) readBody(r *http.Request) ([]byte, *callFailure) {
 		return nil, &callFailure{code: badArguments, message: "the arguments nest too deep"}
 	}
 	return body, nil
+}
+
+// newTooManyArguments returns the failure for arguments beyond the memory that the run's holder has left.
+func newTooManyArguments() *callFailure {
+	return newUnavailable("the arguments of the calls in flight are too large together",
+		"Call less at once: parallel(calls, {limit: 2}).")
 }
 
 // routeToServer carries out a request for a server.
@@ -194,6 +199,9 @@ func (c *callRequest) routeToServer(r *http.Request, body []byte) ([]byte, *call
 		return c.requestServer(ctx, bridgewire.ReadMethod, p, true)
 	case c.tool == proxyapi.GetPrompt:
 		var p bridgewire.Prompt
+		if !c.memory.TryTake(decodedSize(body)) {
+			return nil, newTooManyArguments()
+		}
 		if json.Unmarshal(body, &p) != nil || p.Name == "" {
 			return nil, &callFailure{code: badArguments, message: "want a name, and arguments that are strings",
 				hint: `$prompt("name", {key: "text"})`}

@@ -21,7 +21,8 @@ func allocatedBy(work func()) uint64 {
 }
 
 // TestMemoryFirst: a request whose run has used its share of the memory up costs mcp-server little. One run that sent 60 of
-// these requests at once took a gigabyte: for answers with a value of the stash, for lists of tools, and for decoded arguments.
+// these requests at once took a gigabyte: for answers with a value of the stash, for lists of tools, and for decoded arguments of tools and
+// prompts.
 // Promise: one-memory-budget
 func TestMemoryFirst(t *testing.T) {
 	const run, large, most = "s1-r1", 8 << 20, 2 << 20
@@ -52,9 +53,15 @@ func TestMemoryFirst(t *testing.T) {
 		}
 	}
 	values := []byte(`{"x":[` + strings.Repeat(`{"":0},`, maxChecked/16) + `0]}`)
+	prompt := `{"name":"p","arguments":{"":""` + strings.Repeat(`,"":""`, 64<<10) + "}}"
+	var got answer
+	took := allocatedBy(func() { got = w.send(t.Context(), run, http.MethodPost, "/a/$prompt", prompt, 0) })
+	if got.Code != serverUnavailable || took > most {
+		t.Errorf("arguments of a prompt: %q after %d KiB", got.text(), took>>10)
+	}
 	c := &callRequest{broker: w.broker, memory: w.broker.memory.OpenAccount(run)}
 	typed := &declaredTool{Tool: toolsignature.Tool{Name: "t", InputSchema: json.RawMessage(`{"properties":{"x":{"type":"string"}}}`)}}
-	took := allocatedBy(func() {
+	took = allocatedBy(func() {
 		if f := c.checkArguments(typed, values); f != nil {
 			t.Errorf("arguments that cannot be decoded now: %v", f)
 		}
