@@ -34,13 +34,24 @@ func (s *Store) PinIn(dir string) error {
 // IsPinned reports whether a skill is pinned, or another skill that is imported by the same name.
 func (s *Store) IsPinned(name string) bool { return s.isPinned(name) || s.isPinned(twinName(name)) }
 
-func (s *Store) isPinned(name string) bool {
+func (s *Store) isPinned(name string) bool { return s.findPin(name) != nil }
+
+// findPin returns the store with the source of a pinned skill, or nil. A pin of a shared skill binds this store too: its
+// skills must not hide the pinned source.
+func (s *Store) findPin(name string) *Store {
 	//defence:skill-pin permits
-	if s.pins == nil || !IsValidName(name) {
-		return false
+	if s.pins == nil && s.shared == nil || !IsValidName(name) {
+		return nil
 	}
-	_, err := s.pins.root.Lstat(FileName(name))
-	return err == nil
+	if pins := s.pins; pins != nil {
+		if _, err := pins.root.Lstat(FileName(name)); err == nil {
+			return pins
+		}
+	}
+	if s.shared != nil && s.may(name) {
+		return s.shared.findPin(name)
+	}
+	return nil
 }
 
 // ReadPinned returns the sources of the pinned skills of a language, by file name. A run imports these sources.
@@ -70,13 +81,18 @@ func (s *Store) ReadPinned(python bool) (map[string]string, error) {
 	return files, nil
 }
 
-// hidePinned returns the pinned skills. It moves the files that they replace from Skills to hidden.
-func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
+// hidePinned returns the pinned skills of this store. It moves the files that pinned skills replace from Skills to
+// hidden.
+func (s *Store) hidePinned(l *Listing) (pinned []Skill, err error) {
 	//defence:skill-pin permits
-	if s.pins == nil {
+	if s.pins == nil && s.shared == nil {
 		return nil, nil
 	}
-	pinned, err := s.pins.scanOwnSkills()
+	if s.pins != nil {
+		var own Listing
+		own, err = s.pins.scanOwnSkills()
+		pinned = own.Skills
+	}
 	l.Skills = slices.DeleteFunc(l.Skills, func(k Skill) bool {
 		if !s.IsPinned(k.Name) {
 			return false
@@ -84,7 +100,7 @@ func (s *Store) hidePinned(l *Listing) ([]Skill, error) {
 		l.hidden = append(l.hidden, k)
 		return true
 	})
-	return pinned.Skills, err
+	return pinned, err
 }
 
 // SourceSum returns the SHA-256 of a source, in hexadecimal digits.
@@ -139,7 +155,7 @@ func (s *Store) checkPinSize(name, source string) error {
 // Unpin ends a pin. First it writes the pinned source to the directory, because code may have changed the file. It also
 // removes a file that Python would import instead of the skill.
 func (s *Store) Unpin(name string) error {
-	if !s.isPinned(name) {
+	if pins := s.findPin(name); pins == nil || pins != s.pins {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	_, source, err := s.pins.ReadSkill(name)

@@ -3,6 +3,7 @@ package skill_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -223,5 +224,43 @@ func TestRestore(t *testing.T) {
 	t.Cleanup(func() { _ = r.Close() })
 	if _, err := r.WriteSkill("a", "x"); !errors.Is(err, skill.ErrReadOnly) {
 		t.Errorf("read-only: %v", err)
+	}
+}
+
+// TestPinnedForTenants: a tenant's imports get the pinned source of a shared skill. No tool makes a private skill with its name, or
+// with the other name by which Python imports it, and one from before the pin has no effect.
+// Promise: pinned-skills
+func TestPinnedForTenants(t *testing.T) {
+	shared, _ := open(t, map[string]string{"report.ts": "pinned", "old.ts": "pinned too", "a-b.py": "pinned = 1", "free.ts": "shared"})
+	testkit.Must(t, shared.PinIn(filepath.Join(t.TempDir(), "pins")))
+	own, _ := open(t, map[string]string{"old.ts": "private", "a_b.py": "private = 1"})
+	own.SetShared(shared, func(name string) bool { return name != "secret" })
+	for name, source := range map[string]string{"report": "pinned", "old": "pinned too", "a-b.py": "pinned = 1"} {
+		testkit.Must(t, shared.PinSource(name, skill.SourceSum(source)))
+	}
+	patch := func(old string) string { return "<<<<<<< SEARCH\n" + old + "\n=======\nhostile\n>>>>>>> REPLACE\n" }
+	for name, source := range map[string]string{"report": "pinned", "old": "pinned too", "a-b.py": "pinned = 1", "a_b.py": "private = 1"} {
+		if _, err := own.PatchSkill(t.Context(), name, patch(source)); !errors.Is(err, skill.ErrPinned) {
+			t.Errorf("%s: update: %v", name, err)
+		}
+		if _, err := own.WriteSkill(name, "hostile"); !errors.Is(err, skill.ErrPinned) {
+			t.Errorf("%s: write: %v", name, err)
+		}
+		if err := own.DeleteSkill(name); !errors.Is(err, skill.ErrPinned) {
+			t.Errorf("%s: delete: %v", name, err)
+		}
+	}
+	code := `import "/skills/report.ts"; import "/skills/old.ts"; import a_b`
+	got := own.ReadImported(code, 1<<20)
+	if want := map[string]string{"report.ts": "pinned", "old.ts": "pinned too", "a-b.py": "pinned = 1"}; !maps.Equal(got, want) {
+		t.Errorf("imports: %q", got)
+	}
+	// A shared skill without a pin can still be hidden, and one that the tenant may not see hides nothing.
+	if _, err := own.PatchSkill(t.Context(), "free", patch("shared")); err != nil {
+		t.Error(err)
+	}
+	own.SetShared(shared, func(string) bool { return false })
+	if _, source, err := own.ReadSkill("old"); err != nil || source != "private" || own.IsPinned("old") {
+		t.Errorf("a pin that is not shared: %q, %v", source, err)
 	}
 }

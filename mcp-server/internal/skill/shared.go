@@ -6,7 +6,7 @@ import (
 )
 
 // SetShared adds the skills of another store for which may returns true, for reading only. A skill of this store hides
-// a shared one with the same name or import name.
+// a shared one with the same name or import name, unless the shared one is pinned.
 func (s *Store) SetShared(from *Store, may func(name string) bool) { s.shared, s.may = from, may }
 
 func (s *Store) withShared(l Listing) Listing {

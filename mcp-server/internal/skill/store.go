@@ -367,8 +367,8 @@ const readTries = 5
 // ReadSkill returns a skill and its source, as valid UTF-8. If the skill is pinned, this is the pinned source. For a
 // file that List skips, the error is ErrNotFound.
 func (s *Store) ReadSkill(name string) (Skill, string, error) {
-	if s.isPinned(name) {
-		return s.pins.ReadSkill(name)
+	if pins := s.findPin(name); pins != nil {
+		return pins.ReadSkill(name)
 	}
 	k, source, err := s.readFile(name)
 	if errors.Is(err, ErrNotFound) && s.shared != nil && s.may(name) {
@@ -410,8 +410,8 @@ func (s *Store) readSkill(name string) (Skill, string, error) {
 
 // describeSkill returns a skill's description. It reads only the head of the file.
 func (s *Store) describeSkill(name string) string {
-	if s.isPinned(name) {
-		return s.pins.describeSkill(name)
+	if pins := s.findPin(name); pins != nil {
+		return pins.describeSkill(name)
 	}
 	f, _, err := s.openSkill(name)
 	if errors.Is(err, ErrNotFound) && s.shared != nil {
