@@ -293,9 +293,9 @@ func diffLists(before, after string) (added, removed []string, are bool) {
 	text := func(v json.RawMessage) string { return string(v) }
 	as, bs := convert.Each(a, text), convert.Each(b, text)
 	added, removed = without(bs, as), without(as, bs)
-	// If elements only moved, or occur more than once, the lists are shown as a whole.
 	few := len(added)+len(removed) <= maxFields && len(added)+len(removed) > 0
-	return added, removed, few && len(as)+len(added)-len(removed) == len(bs)
+	// If other elements moved, or their number changed, the lists are shown as a whole.
+	return added, removed, few && slices.Equal(without(as, removed), without(bs, added))
 }
 
 // without returns the texts of a list that another list lacks.

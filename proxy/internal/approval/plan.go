@@ -107,7 +107,7 @@ func (s *Store) DecidePlan(id string, a approvalapi.Answer, isOperator bool) (ap
 	default:
 		e.state = approvalapi.StateRefused
 	}
-	s.conf.Decided(ledger.Decision{Run: e.plan.Run, Plan: id, Approved: a.Approve, Steps: steps})
+	s.conf.Decided(ledger.Decision{Run: e.plan.Run, Tenant: e.tenant, Plan: id, Approved: a.Approve, Steps: steps})
 	return e.toBrief(), nil
 }
 

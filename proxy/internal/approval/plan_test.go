@@ -19,6 +19,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/costtest"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 	"github.com/codeforge-mcp/codeforge/proxy/approvalapi"
+	"github.com/codeforge-mcp/codeforge/proxy/ledger"
 )
 
 // sent is a Sender that notes what it is told to send.
@@ -549,10 +550,29 @@ func TestPicture(t *testing.T) {
 		{formatChanges([]approvalapi.Change{{Field: `n 1 -> 2; l`, Before: "3", After: "4"}}), `"n 1 -> 2; l" 3 -> 4`},
 		{formatChanges([]approvalapi.Change{{Field: "n", Before: "1", After: "2"}, {Field: "l", Before: `["a","b"]`, After: `["b","c"]`}, {Field: "new", After: "true"}, {Field: "old", Before: "1"}, {Field: "o", Before: `["a","b"]`, After: `["b","a"]`}}),
 			`n 1 -> 2; l + "c" - "a"; new + true; old - 1; o ["a","b"] -> ["b","a"]`},
+		// One element is new, and others moved, or occur once more or less: the new one alone would hide that.
+		{formatChanges([]approvalapi.Change{{Field: "to", Before: `["a","b","c"]`, After: `["c","b","d"]`}, {Field: "items", Before: `[1,1,2,3]`, After: `[1,2,2,4]`}}),
+			`to ["a","b","c"] -> ["c","b","d"]; items [1,1,2,3] -> [1,2,2,4]`},
 	} {
 		if c.got != c.want {
 			t.Errorf("got:\n%s\nwant:\n%s", c.got, c.want)
 		}
+	}
+}
+
+// TestPlanOfTenant: the ledger's record of a decision about a plan names the tenant.
+// Promise: ledger
+func TestPlanOfTenant(t *testing.T) {
+	var got []ledger.Decision
+	b := New(Config{Open: func(_, _, _, _ string, _ []string) Sender { return &sent{} }, Decided: func(d ledger.Decision) { got = append(got, d) }})
+	t.Cleanup(b.Close)
+	d := b.NewDraft("run", "alice", nil)
+	if _, err := d.AddStep(write(t, "POST", "https://demo.test/", "a"), "v1"); err != nil {
+		t.Fatal(err)
+	}
+	p := d.Seal()
+	if _, err := b.DecidePlan(p.ID, approvalapi.Answer{Digest: p.Digest}, true); err != nil || len(got) != 1 || got[0].Tenant != "alice" || got[0].Plan != p.ID {
+		t.Errorf("recorded %+v, %v", got, err)
 	}
 }
 
