@@ -185,10 +185,55 @@ func imageSize(of string, data []byte) (w, h int, err error) {
 		return gifSize(data)
 	}
 	c, format, err := image.DecodeConfig(bytes.NewReader(data))
-	if err == nil && "image/"+format != of {
+	hasOneSize := hasOneHeader
+	if of == "image/jpeg" {
+		hasOneSize = hasOneFrame
+	}
+	if err == nil && ("image/"+format != of || !hasOneSize(data)) {
 		err = image.ErrFormat
 	}
 	return c.Width, c.Height, err
+}
+
+// hasOneHeader reports whether a PNG has one header before its pixels. Decoders such as Pillow take the size of the last
+// one.
+func hasOneHeader(png []byte) bool {
+	const signature, around = 8, 12 // bytes; around the data of each chunk are its length, type and checksum
+	headers := 0
+	for at := signature; at+around <= len(png); {
+		switch string(png[at+4 : at+8]) {
+		case "IHDR":
+			headers++
+		case "IDAT", "IEND":
+			return headers == 1
+		}
+		at += around + int(binary.BigEndian.Uint32(png[at:]))
+	}
+	return false
+}
+
+// hasOneFrame reports whether a JPEG has one frame, so one size, before its first scan. Decoders such as Pillow take the
+// size of the last one. It accepts only segments that all decoders skip alike.
+func hasOneFrame(jpeg []byte) bool {
+	frames := 0
+	for at := 2; at+4 <= len(jpeg); { // after the start of the image
+		switch of := jpeg[at+1]; {
+		case jpeg[at] != 0xff:
+			return false
+		case of == 0xff: // padding
+			at++
+			continue
+		case of == 0xda: // a scan
+			return frames == 1
+		case of >= 0xc0 && of <= 0xc2:
+			frames++
+		case of == 0xc4, of == 0xdb, of == 0xdd, of >= 0xe0 && of <= 0xef, of == 0xfe: // tables, metadata
+		default:
+			return false
+		}
+		at += 2 + int(binary.BigEndian.Uint16(jpeg[at+2:]))
+	}
+	return false
 }
 
 // gifSize returns the width and height of the screen of a GIF. If a frame exceeds the screen, it returns the larger

@@ -36,6 +36,8 @@ func picture(t testing.TB, format string, w, h int) string {
 	switch format {
 	case "png":
 		err = png.Encode(&b, m)
+	case "png in RGB":
+		err = png.Encode(&b, image.NewNRGBA(m.Rect))
 	case "gif":
 		err = gif.Encode(&b, m, nil)
 	case "jpeg":
@@ -91,34 +93,49 @@ func frame(x, y, w, h int) string {
 func TestShowFile(t *testing.T) {
 	huge := []byte(picture(t, "png", 1, 1))
 	binary.BigEndian.PutUint32(huge[16:], 1<<31-1) // the width; the checksum is then wrong
+	// Go's decoder of configurations ends at the first size of these two.
+	png, jpeg := picture(t, "png in RGB", 3, 2), picture(t, "jpeg", 3, 2)
+	jpeg = jpeg[:2] + "\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00" + jpeg[2:]
+	header := png[8:33]
+	start := strings.Index(jpeg, "\xff\xc0")
+	before, frame1, after := jpeg[:start], jpeg[start:start+19], jpeg[start+19:]
+	comment := "\xff\xfe\x00\x06\xff\xc0\x00\x04"
 	for name, row := range map[string]struct{ data, end, want string }{
-		"png":               {picture(t, "png", 1568, 2), ".png", "*mcp.ImageContent image/png"},
-		"jpeg":              {picture(t, "jpeg", 3, 1568), ".jpeg", "*mcp.ImageContent image/jpeg"},
-		"gif":               {picture(t, "gif", 3, 2), ".gif", "*mcp.ImageContent image/gif"},
-		"gif, two frames":   {gifOf(3, 2, frame(0, 0, 3, 2)+frame(1, 1, 1, 1)), ".gif", "*mcp.ImageContent image/gif"},
-		"a short gif":       {gifOf(3, 2, "")[:12], "", "its header is not that of image/gif"},
-		"gif, a loop":       {gifOf(3, 2, "!\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"+frame(0, 0, 3, 2)), ".gif", "*mcp.ImageContent image/gif"},
-		"an empty block":    {gifOf(3, 2, "!\xff\x00\x03!\x01\xff\x00"+frame(0, 0, 9000, 4000)), "", "its header is not that of image/gif"},
-		"a loop of no size": {gifOf(3, 2, "!\xff\x0bNETSCAPE2.0\x00\x03!\x01\xff\x00"+frame(0, 0, 9, 9)), "", "its header is not that of image/gif"},
-		"between blocks":    {gifOf(3, 2, "\x00"+frame(0, 0, 3, 2)), "", "its header is not that of image/gif"},
-		"a short frame":     {gifOf(3, 2, frame(0, 0, 3, 2)[:8]), "", "its header is not that of image/gif"},
-		"webp, lossy":       {webp("VP8 ", 1568, 9), ".webp", "*mcp.ImageContent image/webp"},
-		"webp, lossless":    {webp("VP8L", 9, 1568), ".webp", "*mcp.ImageContent image/webp"},
-		"webp, extended":    {webp("VP8X", 1568, 1568), ".webp", "*mcp.ImageContent image/webp"},
-		"wav":               {"RIFF\x00\x00\x00\x00WAVEfmt ", ".wav", "*mcp.AudioContent audio/wav"},
-		"mp3":               {"ID3\x03\x00", ".mp3", "*mcp.AudioContent audio/mpeg"},
-		"ogg":               {"OggS\x00\x02", ".ogg", "*mcp.AudioContent audio/ogg"},
-		"a webp of no kind": {webp("VP9 ", 1, 1), "", "its header is not that of image/webp"},
-		"a short webp":      {webp("VP8X", 1, 1)[:29], "", "its header is not that of image/webp"},
-		"a lying png":       {string(huge), "", "its header is not that of image/png"},
-		"a short png":       {"\x89PNG\r\n\x1a\n", "", "its header is not that of image/png"},
-		"svg":               {"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", "", "want PNG, JPEG"},
-		"html":              {"<html><script>", "", "want PNG, JPEG"},
-		"text":              {"hello", "", "want PNG, JPEG"},
-		"nothing":           {"", "", "want PNG, JPEG"},
-		"pdf":               {"%PDF-1.7", "", "want PNG, JPEG"},
-		"bmp":               {"BM\x00\x00", "", "want PNG, JPEG"},
-		"a video":           {"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00", "", "want PNG, JPEG"},
+		"png":                {picture(t, "png", 1568, 2), ".png", "*mcp.ImageContent image/png"},
+		"jpeg":               {picture(t, "jpeg", 3, 1568), ".jpeg", "*mcp.ImageContent image/jpeg"},
+		"gif":                {picture(t, "gif", 3, 2), ".gif", "*mcp.ImageContent image/gif"},
+		"gif, two frames":    {gifOf(3, 2, frame(0, 0, 3, 2)+frame(1, 1, 1, 1)), ".gif", "*mcp.ImageContent image/gif"},
+		"a short gif":        {gifOf(3, 2, "")[:12], "", "its header is not that of image/gif"},
+		"gif, a loop":        {gifOf(3, 2, "!\xff\x0bNETSCAPE2.0\x03\x01\x00\x00\x00"+frame(0, 0, 3, 2)), ".gif", "*mcp.ImageContent image/gif"},
+		"an empty block":     {gifOf(3, 2, "!\xff\x00\x03!\x01\xff\x00"+frame(0, 0, 9000, 4000)), "", "its header is not that of image/gif"},
+		"a loop of no size":  {gifOf(3, 2, "!\xff\x0bNETSCAPE2.0\x00\x03!\x01\xff\x00"+frame(0, 0, 9, 9)), "", "its header is not that of image/gif"},
+		"between blocks":     {gifOf(3, 2, "\x00"+frame(0, 0, 3, 2)), "", "its header is not that of image/gif"},
+		"a short frame":      {gifOf(3, 2, frame(0, 0, 3, 2)[:8]), "", "its header is not that of image/gif"},
+		"webp, lossy":        {webp("VP8 ", 1568, 9), ".webp", "*mcp.ImageContent image/webp"},
+		"webp, lossless":     {webp("VP8L", 9, 1568), ".webp", "*mcp.ImageContent image/webp"},
+		"webp, extended":     {webp("VP8X", 1568, 1568), ".webp", "*mcp.ImageContent image/webp"},
+		"wav":                {"RIFF\x00\x00\x00\x00WAVEfmt ", ".wav", "*mcp.AudioContent audio/wav"},
+		"mp3":                {"ID3\x03\x00", ".mp3", "*mcp.AudioContent audio/mpeg"},
+		"ogg":                {"OggS\x00\x02", ".ogg", "*mcp.AudioContent audio/ogg"},
+		"a webp of no kind":  {webp("VP9 ", 1, 1), "", "its header is not that of image/webp"},
+		"a short webp":       {webp("VP8X", 1, 1)[:29], "", "its header is not that of image/webp"},
+		"a lying png":        {string(huge), "", "its header is not that of image/png"},
+		"two headers":        {png[:33] + header + png[33:], "", "its header is not that of image/png"},
+		"no pixels":          {png[:33], "", "its header is not that of image/png"},
+		"metadata":           {before + comment + "\xff" + frame1 + comment + after, ".jpeg", "*mcp.ImageContent image/jpeg"},
+		"two sizes":          {before + frame1 + comment + frame1 + after, "", "its header is not that of image/jpeg"},
+		"two kinds of sizes": {before + frame1 + "\xff\xc2" + frame1[2:] + after, "", "its header is not that of image/jpeg"},
+		"an odd segment":     {before + frame1 + "\xff\xcc" + comment[2:] + after, "", "its header is not that of image/jpeg"},
+		"bytes between":      {before + frame1 + "\x00" + after, "", "its header is not that of image/jpeg"},
+		"no scan":            {before + frame1, "", "its header is not that of image/jpeg"},
+		"a short png":        {"\x89PNG\r\n\x1a\n", "", "its header is not that of image/png"},
+		"svg":                {"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", "", "want PNG, JPEG"},
+		"html":               {"<html><script>", "", "want PNG, JPEG"},
+		"text":               {"hello", "", "want PNG, JPEG"},
+		"nothing":            {"", "", "want PNG, JPEG"},
+		"pdf":                {"%PDF-1.7", "", "want PNG, JPEG"},
+		"bmp":                {"BM\x00\x00", "", "want PNG, JPEG"},
+		"a video":            {"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00", "", "want PNG, JPEG"},
 	} {
 		content, end, err := showFile([]byte(row.data))
 		got := fmt.Sprint(err)
