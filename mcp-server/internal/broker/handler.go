@@ -279,7 +279,9 @@ func (c *callRequest) listTools(ctx context.Context) ([]byte, *callFailure) {
 	if f != nil {
 		return nil, f
 	}
-	tools = slices.DeleteFunc(slices.Clone(tools), func(t *declaredTool) bool { return !c.server.mayCall(t) || t.held != "" })
+	tools = slices.DeleteFunc(slices.Clone(tools), func(t *declaredTool) bool {
+		return !c.server.mayCall(t) || t.held != ""
+	})
 	all := convert.Each(tools, func(t *declaredTool) []byte { return t.raw })
 	return c.joinAnswer(`{"tools":[`, all, "]}")
 }

@@ -36,8 +36,8 @@ func (s *Store) IsPinned(name string) bool { return s.isPinned(name) || s.isPinn
 
 func (s *Store) isPinned(name string) bool { return s.findPin(name) != nil }
 
-// findPin returns the store with the source of a pinned skill, or nil. A pin of a shared skill binds this store too: its
-// skills must not hide the pinned source.
+// findPin returns the store with the source of a pinned skill, or nil. A pin of a shared skill binds this store too:
+// its skills must not hide the pinned source.
 func (s *Store) findPin(name string) *Store {
 	//defence:skill-pin permits
 	if s.pins == nil && s.shared == nil || !IsValidName(name) {

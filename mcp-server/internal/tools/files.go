@@ -195,8 +195,8 @@ func imageSize(of string, data []byte) (w, h int, err error) {
 	return c.Width, c.Height, err
 }
 
-// hasOneHeader reports whether a PNG has one header before its pixels. Decoders such as Pillow take the size of the last
-// one.
+// hasOneHeader reports whether a PNG has one header before its pixels. Decoders such as Pillow take the size of the
+// last one.
 func hasOneHeader(png []byte) bool {
 	const signature, around = 8, 12 // bytes; around the data of each chunk are its length, type and checksum
 	headers := 0
@@ -212,8 +212,8 @@ func hasOneHeader(png []byte) bool {
 	return false
 }
 
-// hasOneFrame reports whether a JPEG has one frame, so one size, before its first scan. Decoders such as Pillow take the
-// size of the last one. It accepts only segments that all decoders skip alike.
+// hasOneFrame reports whether a JPEG has one frame, so one size, before its first scan. Decoders such as Pillow take
+// the size of the last one. It accepts only segments that all decoders skip alike.
 func hasOneFrame(jpeg []byte) bool {
 	frames := 0
 	for at := 2; at+4 <= len(jpeg); { // after the start of the image
