@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ type Postgres struct {
 	bin, dir string
 	as       *syscall.SysProcAttr
 	cmd      *exec.Cmd
+	ended    chan struct{} // closed when cmd has ended
 }
 
 // NewPostgres starts a server. If Debian's package postgresql is not installed, it skips the test.
@@ -118,7 +120,21 @@ func (p *Postgres) Start() {
 	p.cmd = p.newCommand("postgres", "-D", "data", "-h", "127.0.0.1", "-p", port, "-k", p.dir, "-F",
 		"-c", "log_min_messages=panic")
 	p.cmd.Stderr = os.Stderr
-	Must(p.tb, p.cmd.Start())
+	started := make(chan error)
+	p.ended = make(chan struct{})
+	// The kernel sends Pdeathsig when the thread that started the server ends, so this thread waits for the server. Tests
+	// that enter a network namespace end threads.
+	go func(ended <-chan struct{}) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- p.cmd.Start()
+		<-ended
+	}(p.ended)
+	if err := <-started; err != nil {
+		close(p.ended)
+		p.cmd = nil
+		p.tb.Fatal(err)
+	}
 	WaitFor(p.tb, p.isReady)
 }
 
@@ -139,6 +155,7 @@ func (p *Postgres) Stop() {
 		p.SendSignal(syscall.SIGCONT)
 		_ = p.cmd.Process.Signal(syscall.SIGINT) // SIGINT also ends its children
 		_ = p.cmd.Wait()
+		close(p.ended)
 		p.cmd = nil
 	}
 }
