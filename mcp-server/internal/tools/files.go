@@ -236,8 +236,8 @@ func hasOneFrame(jpeg []byte) bool {
 	return false
 }
 
-// gifSize returns the width and height of the screen of a GIF. If a frame exceeds the screen, it returns the larger
-// size: decoders such as Pillow enlarge the screen for its frame. Data that decoders read differently is an error: bytes
+// gifSize returns the width and height of a GIF's screen. If a frame exceeds the screen, it returns the larger size:
+// decoders such as Pillow enlarge the screen for its frame. Data that decoders read differently is an error: bytes
 // between blocks, and an empty block where Pillow starts to read blocks again. It could hide a frame.
 func gifSize(data []byte) (w, h int, err error) {
 	const header, descriptor = 13, 10 // bytes
