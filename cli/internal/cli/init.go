@@ -167,7 +167,8 @@ func environProxy(e *Env) string {
 	if err != nil || cmp.Or(e.Getenv("NO_PROXY"), e.Getenv("no_proxy")) != "" {
 		return ""
 	}
-	if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "localhost" || err == nil && ip.IsLoopback() {
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
 		return ""
 	}
 	return proxy

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -285,7 +284,9 @@ func (s *rawSession) post(t *testing.T, p *program, body string) string {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	testkit.Must(t, err)
-	s.id = cmp.Or(s.id, resp.Header.Get("Mcp-Session-Id"))
+	if s.id == "" { // later requests may run at a time
+		s.id = resp.Header.Get("Mcp-Session-Id")
+	}
 	return string(text)
 }
 

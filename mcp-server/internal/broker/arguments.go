@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/codeforge-mcp/codeforge/internal/safetext"
 	"github.com/codeforge-mcp/codeforge/internal/typo"
@@ -62,13 +63,32 @@ func findMistakes(schema, arguments json.RawMessage) []string {
 	return c.mistakes[:min(len(c.mistakes), maxMistakes)]
 }
 
-// decodedSize returns an upper bound of the memory that a JSON text needs when it is decoded, in bytes. It does not
-// decode the text, so it counts the signs inside of strings too.
+// decodedSize returns an upper bound of the memory that decoding a JSON text needs, in bytes. It does not decode the
+// text.
 func decodedSize(text []byte) int64 {
-	// Measured for maps with one member, and for members of a growing map, with the garbage of its growth.
-	const object, member = 250, 320
-	n := bytes.Count(text, []byte("{"))*object + (bytes.Count(text, []byte(","))+bytes.Count(text, []byte("[")))*member
-	return int64(n + len(text))
+	// Measured with the garbage: for maps with one member, for members of a growing map, for strings and for other bytes.
+	const object, member, each, invalid = 250, 320, 7, 17
+	n := len(text) * each
+	if !utf8.Valid(text) {
+		n = len(text) * invalid
+	}
+	isString, isEscape := false, false
+	for _, c := range text {
+		switch {
+		case isEscape:
+			isEscape = false
+		case isString && c == '\\':
+			isEscape = true
+		case c == '"':
+			isString = !isString
+		case isString:
+		case c == '{':
+			n += object
+		case c == ',', c == '[':
+			n += member
+		}
+	}
+	return int64(n)
 }
 
 // placeName returns the name of a place within the arguments, for a reader.

@@ -199,6 +199,9 @@ func (c *callRequest) routeToServer(r *http.Request, body []byte) ([]byte, *call
 		return c.requestServer(ctx, bridgewire.ReadMethod, p, true)
 	case c.tool == proxyapi.GetPrompt:
 		var p bridgewire.Prompt
+		if len(body) > maxChecked {
+			return nil, &callFailure{code: badArguments, message: "the arguments of a prompt have at most 1 MiB"}
+		}
 		if !c.memory.TryTake(decodedSize(body)) {
 			return nil, newTooManyArguments()
 		}
@@ -293,8 +296,9 @@ func (c *callRequest) joinAnswer(start string, values [][]byte, end string) ([]b
 	for _, v := range values {
 		size += len(v)
 	}
-	if f := c.reserveAnswer(size); f != nil {
-		return nil, f
+	if c.reserveAnswer(size) != nil {
+		return nil, newUnavailable("this answer and the unread answers are too large together",
+			"Ask for less at once: parallel(calls, {limit: 2}).")
 	}
 	out := append(make([]byte, 0, size), start...)
 	for i, v := range values {
@@ -390,7 +394,10 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 // checkArguments reports mistakes in a call's arguments before the call is sent, or nil. Without the memory to decode
 // them and the schema, it leaves the mistakes to the server.
 func (c *callRequest) checkArguments(t *declaredTool, body []byte) *callFailure {
-	size := decodedSize(body) + decodedSize(t.InputSchema)
+	size := decodedSize(t.InputSchema)
+	if len(body) <= maxChecked { // findMistakes decodes no more
+		size += decodedSize(body)
+	}
 	canDecode := c.memory.TryTake(size)
 	if canDecode {
 		defer c.memory.GiveBack(size)

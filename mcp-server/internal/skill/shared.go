@@ -19,7 +19,8 @@ func (s *Store) withShared(l Listing) Listing {
 	}
 	for _, k := range more.Skills {
 		own := slices.ContainsFunc(l.Skills, func(o Skill) bool { return o.Name == k.Name || o.Name == twinName(k.Name) })
-		if !own && s.may(k.Name) && len(l.Skills) < MaxCount {
+		// Pinned skills have no bound: code must not displace them by creating many files.
+		if !own && s.may(k.Name) && (len(l.Skills) < MaxCount || s.IsPinned(k.Name)) {
 			l.Skills = append(l.Skills, k)
 		}
 	}

@@ -368,7 +368,10 @@ const readTries = 5
 // file that List skips, the error is ErrNotFound.
 func (s *Store) ReadSkill(name string) (Skill, string, error) {
 	if pins := s.findPin(name); pins != nil {
-		return pins.ReadSkill(name)
+		// Unpin may have ended the pin meanwhile, after it wrote the source to the directory.
+		if k, source, err := pins.ReadSkill(name); !errors.Is(err, ErrNotFound) {
+			return k, source, err
+		}
 	}
 	k, source, err := s.readFile(name)
 	if errors.Is(err, ErrNotFound) && s.shared != nil && s.may(name) {

@@ -148,7 +148,9 @@ func (d *Draft) compareStep(s *Step) {
 	named := body
 	// Without a body that it can read, listChanges takes a POST to concern no field, and the read would not be repeated.
 	if s.Method == http.MethodPost {
-		named = []byte(s.Shown.Body)
+		if named = formObject(s.Shown); named == nil {
+			named = []byte(s.Shown.Body)
+		}
 	}
 	// Drift is measured against the read value; the picture shows the changes since the previous step.
 	_, about := listChanges(s.Method, before.was, named)

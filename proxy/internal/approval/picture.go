@@ -284,7 +284,7 @@ func formatChanges(list []approvalapi.Change) string {
 }
 
 // diffLists returns the values that only one of two JSON lists has. It returns false for other values than lists of
-// plain values, and if only the order or the number of equal values changes.
+// plain values, and if more happened than that some values were removed and others appended.
 func diffLists(before, after string) (added, removed []string, are bool) {
 	var a, b []json.RawMessage
 	if json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil || a == nil || b == nil {
@@ -294,8 +294,9 @@ func diffLists(before, after string) (added, removed []string, are bool) {
 	as, bs := convert.Each(a, text), convert.Each(b, text)
 	added, removed = without(bs, as), without(as, bs)
 	few := len(added)+len(removed) <= maxFields && len(added)+len(removed) > 0
-	// If other elements moved, or their number changed, the lists are shown as a whole.
-	return added, removed, few && slices.Equal(without(as, removed), without(bs, added))
+	// If elements moved, their number changed or some came before others, the lists are shown as a whole: in a list of
+	// rules the first may decide.
+	return added, removed, few && slices.Equal(slices.Concat(without(as, removed), added), bs)
 }
 
 // without returns the texts of a list that another list lacks.
@@ -398,6 +399,22 @@ func objectBody(s approvalapi.Step) []byte {
 		return nil
 	}
 	return []byte(s.Body)
+}
+
+// formObject returns a JSON object with the names of a form's fields, without the indexes of nested ones, or nil for a
+// body of another type.
+func formObject(s approvalapi.Step) []byte {
+	form, bad := policy.ParseForm(s.Body)
+	if bad != nil || bodyType(s) != formType {
+		return nil
+	}
+	names := map[string]string{}
+	for _, field := range form {
+		name, _, _ := strings.Cut(field.Name, "[")
+		names[name] = ""
+	}
+	text, _ := json.Marshal(names) // text can always be written
+	return text
 }
 
 // bodyType returns the media type of a step's body in lower case. If the step has several, it returns all of them.

@@ -166,44 +166,41 @@ func (p *Pool) CheckTarget(ctx context.Context, w Want, u *url.URL) error {
 	return nil
 }
 
-// resolveProxied returns the addresses of a host that the upstream proxy resolves too, or nil: then only the proxy may
-// know the name. If the machine's name server does not answer in time, it is not asked about this host again for a
-// while, because a machine that only a proxy leads out of may have none.
+// resolveProxied returns the addresses of a host that the upstream proxy resolves too. Without any, only the proxy may
+// know the name. It looks up IPv4 and IPv6 separately: a name server that withholds one of them must not hide the
+// other.
 func (p *Pool) resolveProxied(ctx context.Context, host string) []netip.Addr {
+	all := make([][]netip.Addr, len(p.networks))
+	var lookups sync.WaitGroup
+	for i, network := range p.networks {
+		lookups.Go(func() { all[i] = p.lookUpProxied(ctx, network, host) })
+	}
+	lookups.Wait()
+	return slices.Concat(all...)
+}
+
+// lookUpProxied is a lookup of resolveProxied in one network. A name server that does not answer in time gets the same
+// question only after a while: a machine that only a proxy leads out of may have no name server.
+func (p *Pool) lookUpProxied(ctx context.Context, network, host string) []netip.Addr {
+	key := network + " " + host
 	p.mu.Lock()
-	isSilent := p.now().Before(p.silent[host])
+	isSilent := p.now().Before(p.silent[key])
 	p.mu.Unlock()
 	if isSilent {
 		return nil
 	}
 	lookup, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	all, err := p.resolveEach(lookup, host)
+	list, err := p.lookUp(lookup, network, host)
 	if err != nil && lookup.Err() != nil && ctx.Err() == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.silent) >= maxHosts {
 			clear(p.silent)
 		}
-		p.silent[host] = p.now().Add(silentTime)
+		p.silent[key] = p.now().Add(silentTime)
 	}
-	return all
-}
-
-// lookupEach looks up a host's addresses of IPv4 and IPv6 separately. It returns those that came in time: a name server
-// that withholds the answer for one kind must not hide the other.
-func lookupEach(ctx context.Context, r *net.Resolver, host string) ([]netip.Addr, error) {
-	var all [2][]netip.Addr
-	var errs [2]error
-	var lookups sync.WaitGroup
-	for i, network := range []string{"ip4", "ip6"} {
-		lookups.Go(func() { all[i], errs[i] = r.LookupNetIP(ctx, network, host) })
-	}
-	lookups.Wait()
-	if list := slices.Concat(all[:]...); len(list) > 0 {
-		return list, nil
-	}
-	return nil, errors.Join(errs[:]...)
+	return list
 }
 
 // usualPorts are the default ports of URL schemes.

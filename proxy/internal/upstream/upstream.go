@@ -65,14 +65,16 @@ type Config struct {
 type Pool struct {
 	conf  Config
 	roots *x509.CertPool
-	// resolveEach is conf.Resolve, but the system's resolver then is lookupEach.
-	resolveEach func(ctx context.Context, host string) ([]netip.Addr, error)
+	// lookUp returns the addresses of a host in one of networks: "ip4" and "ip6" of the system's resolver, or "ip" of
+	// conf.Resolve.
+	lookUp   func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	networks []string
 
 	mu       sync.Mutex
 	owned    map[Owner]map[string]*http.Transport // by appendKey; all owners share those of nil
 	sessions map[string]tls.ClientSessionCache    // by appendKey
 	speaks   map[string]hostProtocol              // by host, with its port if it has one
-	silent   map[string]time.Time                 // hosts without an answer of the name server, and until when
+	silent   map[string]time.Time                 // network and host without an answer of the name server, and until when
 	asked    time.Time                            // the time of the last request for a transport
 	now      func() time.Time
 }
@@ -87,14 +89,18 @@ func New(c Config) (*Pool, error) {
 	if len(c.CAs) > 0 && !roots.AppendCertsFromPEM(c.CAs) {
 		return nil, errors.New("UPSTREAM_CA_FILE: the file contains no certificate")
 	}
-	p := &Pool{conf: c, roots: roots, asked: time.Now(), now: time.Now, resolveEach: c.Resolve}
+	p := &Pool{conf: c, roots: roots, asked: time.Now(), now: time.Now}
 	if c.Resolve == nil {
 		p.conf.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			// The trailing dot keeps the system from trying its search domains.
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", makeAbsolute(host))
 		}
-		p.resolveEach = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return lookupEach(ctx, net.DefaultResolver, makeAbsolute(host))
+		p.networks, p.lookUp = []string{"ip4", "ip6"}, func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, network, makeAbsolute(host))
+		}
+	} else {
+		p.networks, p.lookUp = []string{"ip"}, func(ctx context.Context, _, host string) ([]netip.Addr, error) {
+			return c.Resolve(ctx, host)
 		}
 	}
 	p.clearMaps()

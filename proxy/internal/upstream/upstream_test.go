@@ -14,14 +14,11 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/dialguard"
@@ -260,43 +257,33 @@ func TestSilentNameServer(t *testing.T) {
 	})
 }
 
-// TestLookupEach: a name server that withholds the IPv6 addresses of a host cannot hide the IPv4 ones.
+// TestHalfSilentNameServer: a name server that withholds the IPv6 addresses of a host hides no IPv4 address, and delays
+// only one request in a minute.
 // Promise: no-private-address
-func TestLookupEach(t *testing.T) {
-	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	go func() {
-		for buf := make([]byte, 512); ; {
-			n, from, err := server.ReadFrom(buf)
-			if err != nil {
-				return
+func TestHalfSilentNameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, Config{Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:3128"}})
+		p.lookUp = func(ctx context.Context, network, _ string) ([]netip.Addr, error) {
+			if network == "ip4" {
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
 			}
-			var m dnsmessage.Message
-			if m.Unpack(buf[:n]) != nil || m.Questions[0].Type != dnsmessage.TypeA {
-				continue
-			}
-			m.Response = true
-			m.Additionals = nil
-			m.Answers = []dnsmessage.Resource{{
-				Header: dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET},
-				Body:   &dnsmessage.AResource{A: [4]byte{10, 0, 0, 1}},
-			}}
-			out, _ := m.Pack()
-			_, _ = server.WriteTo(out, from)
+			<-ctx.Done()
+			return nil, &net.DNSError{IsTimeout: true}
 		}
-	}()
-	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
-	}}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	list, err := lookupEach(ctx, r, "half.test.")
-	if want := []netip.Addr{netip.MustParseAddr("10.0.0.1")}; err != nil || !slices.Equal(list, want) {
-		t.Errorf("%v, %v", list, err)
-	}
+		for i, takes := range []time.Duration{2 * time.Second, 0, 0} {
+			began := time.Now()
+			err := p.CheckTarget(t.Context(), Want{}, &url.URL{Scheme: "https", Host: "half.test"})
+			if took := time.Since(began); err == nil || took != takes {
+				t.Errorf("request %d: took %s, %v", i, took, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_ = p.CheckTarget(ctx, Want{}, &url.URL{Scheme: "https", Host: "other.test"}) // the caller gave up, not the name server
+		if p.resolveProxied(t.Context(), "other.test"); len(p.silent) != 2 {
+			t.Errorf("silent: %v", p.silent)
+		}
+	})
 }
 
 // TestResolveHost keeps the allowed addresses of a host. Without one, the error is that of the guard or of the resolver.
