@@ -441,27 +441,3 @@ func addMarkers(raw json.RawMessage, schema bool, hint string) ([]byte, *callFai
 	words, _ := json.Marshal(hint) // a string
 	return fmt.Appendf(out, `"_schema":%v,"_hint":%s}`, schema, words), nil
 }
-
-// doStash carries out an operation on the stash of the run's session.
-func (c *callRequest) doStash(body []byte) ([]byte, *callFailure) {
-	session, ok := c.broker.cfg.Session(c.run)
-	if !ok {
-		return nil, &callFailure{code: cancelled, message: "the run has ended"}
-	}
-	var r stashRequest
-	if len(bytes.TrimSpace(body)) > 0 && json.Unmarshal(body, &r) != nil {
-		return nil, &callFailure{code: badArguments, message: "the body is {key, value, ttl_ms}"}
-	}
-	result, f := c.broker.stash.doOperation(session, c.tool, r)
-	if f != nil {
-		return nil, f
-	}
-	if value, ok := result.(json.RawMessage); ok {
-		return c.joinAnswer(`{"value":`, [][]byte{value}, "}")
-	}
-	line, err := bridgewire.EncodeLine(result)
-	if err != nil {
-		return nil, &callFailure{code: badRequest, message: err.Error()}
-	}
-	return line, nil
-}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/tenant"
 )
 
@@ -167,4 +169,28 @@ func (s *stashStore) currentTime() time.Time {
 		return s.now()
 	}
 	return time.Now()
+}
+
+// doStash carries out an operation on the stash of the run's session.
+func (c *callRequest) doStash(body []byte) ([]byte, *callFailure) {
+	session, ok := c.broker.cfg.Session(c.run)
+	if !ok {
+		return nil, &callFailure{code: cancelled, message: "the run has ended"}
+	}
+	var r stashRequest
+	if len(bytes.TrimSpace(body)) > 0 && json.Unmarshal(body, &r) != nil {
+		return nil, &callFailure{code: badArguments, message: "the body is {key, value, ttl_ms}"}
+	}
+	result, f := c.broker.stash.doOperation(session, c.tool, r)
+	if f != nil {
+		return nil, f
+	}
+	if value, ok := result.(json.RawMessage); ok {
+		return c.joinAnswer(`{"value":`, [][]byte{value}, "}")
+	}
+	line, err := bridgewire.EncodeLine(result)
+	if err != nil {
+		return nil, &callFailure{code: badRequest, message: err.Error()}
+	}
+	return line, nil
 }

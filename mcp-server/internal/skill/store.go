@@ -368,8 +368,9 @@ const readTries = 5
 // file that List skips, the error is ErrNotFound.
 func (s *Store) ReadSkill(name string) (Skill, string, error) {
 	if pins := s.findPin(name); pins != nil {
+		k, source, err := pins.ReadSkill(name)
 		// Unpin may have ended the pin meanwhile, after it wrote the source to the directory.
-		if k, source, err := pins.ReadSkill(name); !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, ErrNotFound) || s.findPin(name) != nil {
 			return k, source, err
 		}
 	}

@@ -148,9 +148,7 @@ func (d *Draft) compareStep(s *Step) {
 	named := body
 	// Without a body that it can read, listChanges takes a POST to concern no field, and the read would not be repeated.
 	if s.Method == http.MethodPost {
-		if named = formObject(s.Shown); named == nil {
-			named = []byte(s.Shown.Body)
-		}
+		named = nameFields(s.Shown)
 	}
 	// Drift is measured against the read value; the picture shows the changes since the previous step.
 	_, about := listChanges(s.Method, before.was, named)

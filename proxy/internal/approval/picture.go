@@ -401,17 +401,18 @@ func objectBody(s approvalapi.Step) []byte {
 	return []byte(s.Body)
 }
 
-// formObject returns a JSON object with the names of a form's fields, without the indexes of nested ones, or nil for a
-// body of another type.
-func formObject(s approvalapi.Step) []byte {
-	form, bad := policy.ParseForm(s.Body)
-	if bad != nil || bodyType(s) != formType {
-		return nil
-	}
-	names := map[string]string{}
-	for _, field := range form {
-		name, _, _ := strings.Cut(field.Name, "[")
-		names[name] = ""
+// nameFields returns a JSON object with the names of a body's fields, as JSON and, by its type, as a form, whose nested
+// fields it names without their indexes.
+func nameFields(s approvalapi.Step) []byte {
+	names := readObject([]byte(s.Body))
+	if form, bad := policy.ParseForm(s.Body); bad == nil && bodyType(s) == formType {
+		if names == nil {
+			names = jsonObject{}
+		}
+		for _, field := range form {
+			name, _, _ := strings.Cut(field.Name, "[")
+			names[name] = ""
+		}
 	}
 	text, _ := json.Marshal(names) // text can always be written
 	return text

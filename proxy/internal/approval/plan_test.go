@@ -604,8 +604,10 @@ func TestPictureType(t *testing.T) {
 	if got := drawSteps([]approvalapi.Step{call})[0]; !strings.Contains(got, "amount 5") {
 		t.Error(got)
 	}
-	for media, body := range map[string]string{"text/plain;charset=UTF-8": `{"role":"user","memo":"a&b"}`, "application/json": `{"role":"user"}`,
-		"application/x-www-form-urlencoded": "role=admin&address[city]=x"} {
+	for body, media := range map[string]string{
+		`{"role":"user","memo":"a&b"}`: "text/plain;charset=UTF-8", `{"role":"user"}`: "application/json",
+		"role=admin&address[city]=x": formType, `{"role":"guest"}`: formType, `{"memo":"&role=admin&x="}`: formType,
+	} {
 		if s := stepAfterRead(t, "POST", media, body); s.guard == nil || !slices.Contains(s.guard.about, "role") {
 			t.Errorf("%s: the read is not repeated before the step: %+v", media, s.guard)
 		}
