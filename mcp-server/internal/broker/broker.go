@@ -86,19 +86,19 @@ type Broker struct {
 	cancel context.CancelFunc
 	parts  sync.WaitGroup
 
-	mu            sync.Mutex
-	tellings      *sync.Cond // signals a change of an instance's untold
-	version       string     // of the catalog that servers come from
-	servers       map[string]*configuredServer
-	retired       map[*serverInstance]struct{} // instances that still have calls in flight
-	runs          map[string]map[string]bool   // the servers that each run has used
-	lent          map[string]sessionLent       // by run
-	caused        map[string]*causedRequests   // by run
-	limits        map[string]*callTimers       // by run, for runs with calls in flight
-	running       int                          // instances whose slot is not free yet
-	slotsByTenant map[string]int               // by tenant: instances that hold a slot, or may take one
-	free          chan struct{}                // closed and replaced when a slot may be free
-	installs      map[string]*packageInstall   // by package, while they run, and for installPause after a failure
+	mu             sync.Mutex
+	attributedCond *sync.Cond // signals a change of a count unattributed
+	version        string     // of the catalog that servers come from
+	servers        map[string]*configuredServer
+	retired        map[*serverInstance]struct{} // instances that still have calls in flight
+	runs           map[string]map[string]bool   // the servers that each run has used
+	lentSessions   map[string]lentSession       // by run
+	caused         map[string]*causedRequests   // by run
+	limits         map[string]*callTimers       // by run, for runs with calls in flight
+	running        int                          // instances whose slot is not free yet
+	slotsByTenant  map[string]int               // by tenant: instances that hold a slot, or may take one
+	free           chan struct{}                // closed and replaced when a slot may be free
+	installs       map[string]*packageInstall   // by package, while they run, and for installPause after a failure
 }
 
 // New makes a broker.
@@ -108,11 +108,11 @@ func New(cfg Config) *Broker {
 		cfg: cfg, ctx: ctx, cancel: cancel, servers: map[string]*configuredServer{},
 		retired: map[*serverInstance]struct{}{}, memory: membudget.New(maxHolds),
 		runs: map[string]map[string]bool{}, caused: map[string]*causedRequests{}, limits: map[string]*callTimers{},
-		slotsByTenant: map[string]int{}, lent: map[string]sessionLent{},
+		slotsByTenant: map[string]int{}, lentSessions: map[string]lentSession{},
 		free: make(chan struct{}), installs: map[string]*packageInstall{},
 		pins: acceptedStore{dir: cfg.Pins, loaded: map[string]*acceptedTools{}, said: map[string]string{}},
 	}
-	b.tellings = sync.NewCond(&b.mu)
+	b.attributedCond = sync.NewCond(&b.mu)
 	b.parts.Go(b.sweepRepeatedly)
 	if cfg.Tidy != nil {
 		b.parts.Go(b.tidyAfterChanges)

@@ -38,7 +38,7 @@ func (b *Broker) startCall(ctx context.Context, i *serverInstance) (id uint64, f
 	b.mu.Lock()
 	i.inFlight++
 	i.window++
-	i.untold++
+	i.unattributed++
 	i.lastCall++
 	id = i.lastCall
 	call := proxyapi.ServerCall{ID: id}
@@ -89,8 +89,8 @@ func (i *serverInstance) sendCalls(ctx context.Context) error {
 		return nil
 	}
 	// Sending under the lock keeps the versions in order, so that the proxy drops a list only if a newer one replaces it.
-	i.telling.Lock()
-	defer i.telling.Unlock()
+	i.callsOrder.Lock()
+	defer i.callsOrder.Unlock()
 	b := i.server.broker
 	b.mu.Lock()
 	i.version++
@@ -147,16 +147,16 @@ func (b *Broker) reportCallEnd(c *callRequest, i *serverInstance, id uint64) {
 
 // countAttributed counts a call whose requests are now known, or can no longer become known. The caller holds b.mu.
 func (b *Broker) countAttributed(i *serverInstance) {
-	i.untold--
-	b.tellings.Broadcast()
+	i.unattributed--
+	b.attributedCond.Broadcast()
 }
 
-// awaitTold waits for the requests of all calls of an ended instance. Each call ends within drainTime.
-func (b *Broker) awaitTold(i *serverInstance) {
+// awaitAttribution waits for the requests of all calls of an ended instance. Each call ends within drainTime.
+func (b *Broker) awaitAttribution(i *serverInstance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i.untold > 0 {
-		b.tellings.Wait()
+	for i.unattributed > 0 {
+		b.attributedCond.Wait()
 	}
 }
 

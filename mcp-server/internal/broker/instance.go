@@ -72,7 +72,7 @@ type serverInstance struct {
 	tenant  string    // the tenant whose share of the slots it uses; see Broker.takeSlot
 	// inFlight is the number of the server's calls. window is that number since the last fetch of its requests.
 	inFlight, window int
-	untold           int // calls whose requests the proxy has not reported yet
+	unattributed     int // calls whose requests the proxy has not reported yet
 	// calls are the calls that the server works on, or may still work on. lastCall is the ID of the newest call. abandoned
 	// are the runs whose callers gave up a call that the server may still work on. version counts the lists that the proxy
 	// was sent.
@@ -80,7 +80,7 @@ type serverInstance struct {
 	lastCall, version uint64
 	abandoned         []string
 
-	telling sync.Mutex // held while the proxy is sent a list of calls
+	callsOrder sync.Mutex // held while the proxy is sent a list of calls
 
 	mu      sync.Mutex
 	id      uint64
@@ -112,7 +112,7 @@ func (i *serverInstance) runServer(ctx context.Context) {
 	}
 	close(i.gone)
 	// The slot must stay registered until then: after it is free, the proxy no longer knows its requests.
-	i.server.broker.awaitTold(i) // the proxy knows nothing of a slot that is free
+	i.server.broker.awaitAttribution(i) // the proxy knows nothing of a slot that is free
 	if i.slot != nil {
 		if err := i.slot.Close(); err != nil {
 			i.server.logWarning("a slot could not be freed", "error", err)

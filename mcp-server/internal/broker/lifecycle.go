@@ -40,10 +40,10 @@ func (b *Broker) startInstance(s *configuredServer, key string) *serverInstance 
 	return i
 }
 
-// letGo releases an instance after a call. A server that hangs is stopped. A server that may still work on a cancelled
-// call gets no new calls. If it keeps state for a session or run, it gets calls until the cancelled call's run is over:
-// see sweepOnce.
-func (b *Broker) letGo(i *serverInstance, r callState) {
+// releaseInstance releases an instance after a call. A server that hangs is stopped. A server that may still work on a
+// cancelled call gets no new calls. If it keeps state for a session or run, it gets calls until the cancelled call's run
+// is over: see sweepOnce.
+func (b *Broker) releaseInstance(i *serverInstance, r callState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i.users--
@@ -122,9 +122,9 @@ func (b *Broker) sweepOnce(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.adoptCatalog(cat)
-	for run, l := range b.lent {
+	for run, l := range b.lentSessions {
 		if now.After(l.until) {
-			delete(b.lent, run)
+			delete(b.lentSessions, run)
 		}
 	}
 	for run := range b.runs {

@@ -10,8 +10,8 @@ import (
 // lendTime is how long a finished run gets its session back after a call that is sent for its plan.
 const lendTime = time.Minute
 
-// sessionLent is the session of a finished run, for the calls of its plan.
-type sessionLent struct {
+// lentSession is the session of a finished run, for the calls of its plan.
+type lentSession struct {
 	session string
 	until   time.Time
 }
@@ -20,7 +20,7 @@ type sessionLent struct {
 func (b *Broker) lendSession(run, session string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lent[run] = sessionLent{session, time.Now().Add(lendTime)}
+	b.lentSessions[run] = lentSession{session, time.Now().Add(lendTime)}
 }
 
 func (b *Broker) sessionOfRun(run string) (string, bool) {
@@ -34,7 +34,7 @@ func (b *Broker) sessionOfRunLocked(run string) (string, bool) {
 	if session, ok := b.cfg.Session(run); ok {
 		return session, true
 	}
-	l, ok := b.lent[run]
+	l, ok := b.lentSessions[run]
 	return l.session, ok && time.Now().Before(l.until)
 }
 

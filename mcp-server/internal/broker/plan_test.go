@@ -64,7 +64,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("a tool that fails: %q", code)
 	}
 	w.broker.sweepOnce(time.Now().Add(2 * lendTime))
-	if w.broker.lent["s1-dry"] != (sessionLent{}) {
+	if w.broker.lentSessions["s1-dry"] != (lentSession{}) {
 		t.Error("the session is lent for ever")
 	}
 }

@@ -329,7 +329,7 @@ func (s *configuredServer) requestOnce(ctx context.Context, key, method string, 
 	if f == nil {
 		f = i.waitForConnection(ctx)
 		if f != nil {
-			s.broker.letGo(i, atRest)
+			s.broker.releaseInstance(i, atRest)
 		}
 	}
 	if f != nil {
@@ -345,7 +345,7 @@ func (s *configuredServer) requestOnce(ctx context.Context, key, method string, 
 	id, f := s.broker.startCall(ctx, i)
 	settled := func(r callState) {
 		s.broker.settleCall(i, id, r)
-		s.broker.letGo(i, r)
+		s.broker.releaseInstance(i, r)
 		release()
 	}
 	var raw json.RawMessage

@@ -64,7 +64,7 @@ func (s *Surface) listSources(ctx context.Context, cat proxyapi.Catalog, only st
 		if api.Server != nil && s.cfg.Servers != nil {
 			var tools []toolsignature.Tool
 			if tools, known = s.cfg.Servers.KnownTools(api.Name); known {
-				out = append(out, searchSource{index: s.finder.ofTools(api.Name, tools), server: api.Name, tools: tools})
+				out = append(out, searchSource{index: s.finder.indexTools(api.Name, tools), server: api.Name, tools: tools})
 			}
 		}
 		if !known && !slices.ContainsFunc(out, func(p searchSource) bool { return p.doc != nil && p.doc.Name == api.Name }) {
@@ -83,7 +83,7 @@ func (s *Surface) listSources(ctx context.Context, cat proxyapi.Catalog, only st
 		out = append(out, searchSource{index: s.finder.ofAPIs(bare), apis: bare})
 	}
 	if l, err := s.cfg.Skills.ListSkills(); err == nil {
-		out = append(out, searchSource{index: s.finder.ofSkills(l.Skills), skills: l.Skills, store: s.cfg.Skills})
+		out = append(out, searchSource{index: s.finder.indexSkills(l.Skills), skills: l.Skills, store: s.cfg.Skills})
 	}
 	return out
 }

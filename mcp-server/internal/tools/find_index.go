@@ -27,8 +27,8 @@ type toolIndex struct {
 	index *search.Index
 }
 
-// ofTools returns the index of a server's tools. The caller holds the lock.
-func (f *indexCache) ofTools(server string, tools []toolsignature.Tool) *search.Index {
+// indexTools returns the index of a server's tools. The caller holds the lock.
+func (f *indexCache) indexTools(server string, tools []toolsignature.Tool) *search.Index {
 	same := func(a, b toolsignature.Tool) bool {
 		return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.InputSchema, b.InputSchema)
 	}
@@ -61,8 +61,8 @@ func (f *indexCache) ofTools(server string, tools []toolsignature.Tool) *search.
 	return f.tools[server].index
 }
 
-// ofSkills returns the index of the skills. The caller holds the lock.
-func (f *indexCache) ofSkills(list []skill.Skill) *search.Index {
+// indexSkills returns the index of the skills. The caller holds the lock.
+func (f *indexCache) indexSkills(list []skill.Skill) *search.Index {
 	same := func(a, b skill.Skill) bool { return a.Name == b.Name && a.Description == b.Description }
 	if f.skills == nil || !slices.EqualFunc(f.listed, list, same) {
 		b := search.NewBuilder("skill")

@@ -46,7 +46,7 @@ func RaiseAlarm(j *receipt.Journal, l *lease.Lease, c swap.CarriedValue, method,
 	}
 	j.RecordAlarm(int(l.Slot), l.Recorder, a)
 	//defence:alarm-ends-run
-	if l.Kind() == policy.KindRun {
+	if l.ClientType() == policy.ClientRun {
 		l.Revoke()
 	}
 }

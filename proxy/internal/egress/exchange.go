@@ -22,20 +22,20 @@ import (
 // the feature's file, whose methods take all other values as arguments.
 type exchange struct {
 	*Egress
-	ctx     context.Context // has the exchange's account of the memory budget
-	cancel  context.CancelCauseFunc
-	w       *responseWriter
-	note    receipt.Note
-	from    requestSource
-	snap    runSnapshot    // CutStale reads it: only carry and refresh change it
-	request policy.Request // as policy judges it. Its Host is zero until readHead knows it
-	verdict policy.Verdict // CutStale reads it: only setVerdict changes it
-	msg     requestMessage
-	plan    planUse
-	debts   debts
-	call    brokerCall
-	creds   credentialUse
-	answer  upstreamAnswer
+	ctx        context.Context // has the exchange's account of the memory budget
+	cancel     context.CancelCauseFunc
+	w          *responseWriter
+	note       receipt.Note
+	from       requestSource
+	snap       runSnapshot    // CutStale reads it: only carry and refresh change it
+	request    policy.Request // as policy judges it. Its Host is zero until readHead knows it
+	verdict    policy.Verdict // CutStale reads it: only setVerdict changes it
+	msg        requestMessage
+	plan       planUse
+	settlement settlement
+	call       brokerCall
+	creds      credentialUse
+	answer     upstreamAnswer
 }
 
 // requestSource says who sends the request.

@@ -288,7 +288,7 @@ type everything struct{}
 func (everything) CanUse(string) bool { return true }
 func (everything) IsClosed() bool     { return false }
 
-func (everything) Kind() policy.Kind { return policy.KindRun }
+func (everything) ClientType() policy.ClientType { return policy.ClientRun }
 
 // TestFinalAfterRedaction: redaction removes headers and changes values, so its result is what is judged.
 // Promise: one-reading

@@ -48,7 +48,7 @@ func (x *exchange) askPerson(v policy.Verdict, q policy.Request, address string,
 		return refuse(policy.CodeApprovalStale)
 	}
 	// Only a run's requests end with the run: an MCP server lives on, and so may its request.
-	if from.origin.Kind() == policy.KindRun {
+	if from.origin.ClientType() == policy.ClientRun {
 		held.Ended = from.origin.Context().Done()
 	}
 	for _, run := range from.origin.ListRuns() {
@@ -86,9 +86,9 @@ func (x *exchange) askPerson(v policy.Verdict, q policy.Request, address string,
 		return x.deny(v) // it was cut off
 	}
 	if giveBack != nil {
-		x.debts.unused = append(x.debts.unused, giveBack)
+		x.settlement.unused = append(x.settlement.unused, giveBack)
 	}
-	v.Allow, v.Hold, x.debts.approved = true, nil, true
+	v.Allow, v.Hold, x.settlement.approved = true, nil, true
 	x.setVerdict(v)
 	return nil
 }

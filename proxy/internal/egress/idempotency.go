@@ -15,7 +15,7 @@ import (
 
 // setKey sets the idempotency key of a request that writes, in the header of its API, unless code has set one. A body
 // of unknown length, or of more than coding.ExactUpTo bytes, always gets a new key.
-func (d *debts) setKey(
+func (s *settlement) setKey(
 	keys *idempotency.Keys, tenant string, q policy.Request, apis []*catalog.API, out *http.Request,
 ) error {
 	names := listKeyHeaders(apis, q, out)
@@ -30,7 +30,7 @@ func (d *debts) setKey(
 	for _, name := range names {
 		out.Header.Set(name, key)
 	}
-	d.attempted = ended
+	s.attempted = ended
 	return nil
 }
 
@@ -68,8 +68,8 @@ func hashGroup(out *http.Request) (idempotency.Group, error) {
 
 // endAttempt reports whether the outcome is known. Code may repeat the request with the same key only if it is not.
 // status is that of the upstream's answer, or 0. left means that a part of the request may have left.
-func (d *debts) endAttempt(status int, left bool) {
-	if d.attempted == nil {
+func (s *settlement) endAttempt(status int, left bool) {
+	if s.attempted == nil {
 		return
 	}
 	//defence:idempotency permits
@@ -81,5 +81,5 @@ func (d *debts) endAttempt(status int, left bool) {
 		//defence:idempotency
 		known = false
 	}
-	d.attempted(known)
+	s.attempted(known)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/codeforge-mcp/codeforge/proxy/internal/shareddb"
 )
 
-// debts are the things that the end of the exchange settles.
-type debts struct {
+// settlement is the work that the end of the exchange does: it returns units and approvals, and ends the attempt.
+type settlement struct {
 	limits    reservation
 	approved  bool             // a person approved the request, for one sending
 	unused    []func()         // give back the approvals for it
@@ -20,13 +20,13 @@ type debts struct {
 }
 
 // returnUnused returns what a request that did not leave would have used: units of limits, and approvals.
-func (d *debts) returnUnused(n *receipt.Note) {
-	if !n.Left && d.limits.giveBack != nil {
-		d.limits.giveBack()
+func (s *settlement) returnUnused(n *receipt.Note) {
+	if !n.Left && s.limits.giveBack != nil {
+		s.limits.giveBack()
 	}
 	// After ErrNone no byte of a call left the proxy.
 	if !n.Left || errors.Is(n.Cause, brokerlink.ErrNone) {
-		for _, giveBack := range d.unused {
+		for _, giveBack := range s.unused {
 			giveBack()
 		}
 	}
@@ -53,7 +53,7 @@ func (x *exchange) reserveLimits() error {
 	if err != nil {
 		return x.deny(policy.Refuse(policy.CodeStateUnavailable, x.request.Host, x.verdict.APIs))
 	}
-	limits := &x.debts.limits
+	limits := &x.settlement.limits
 	*limits = reservation{needs: needs, giveBack: back}
 	if ok {
 		return nil
@@ -73,7 +73,7 @@ func identifyRun(l *lease.Lease) shareddb.Run {
 // askForApproval asks a person about a request that a rule holds, and about a request beyond a limit. The second
 // approval covers the excess.
 func (x *exchange) askForApproval() error {
-	out, limits := x.msg.out, &x.debts.limits
+	out, limits := x.msg.out, &x.settlement.limits
 	ask := func(v policy.Verdict) error {
 		return x.askPerson(v, x.request, out.URL.String(), listShownWithKeys(v.APIs, x.request, out))
 	}

@@ -114,7 +114,7 @@ func (x *exchange) verdictOf(err error) policy.Verdict {
 	case errors.Is(err, policy.ErrOverrideUnseen):
 		return policy.RefuseOverride(err, host, apis)
 	}
-	return refuseAnswer(err, x.note.Host, apis, x.from.lease.Kind())
+	return refuseAnswer(err, x.note.Host, apis, x.from.lease.ClientType())
 }
 
 // isUnreadable reports whether an error says that a body does not match its headers. Before there is a response, the
@@ -146,7 +146,7 @@ func refuseCall(err error, host catalog.Host, apis []*catalog.API) policy.Verdic
 }
 
 // refuseAnswer returns the verdict for an upstream without a usable answer. kind is that of the client.
-func refuseAnswer(err error, host string, apis []*catalog.API, kind policy.Kind) policy.Verdict {
+func refuseAnswer(err error, host string, apis []*catalog.API, kind policy.ClientType) policy.Verdict {
 	code := upstream.ClassifyError(err)
 	switch {
 	case errors.Is(err, scrub.ErrEncoding):
@@ -161,7 +161,7 @@ func refuseAnswer(err error, host string, apis []*catalog.API, kind policy.Kind)
 		failure.API = apis[0].Name
 	}
 	v := policy.Verdict{Status: upstream.StatusFor(code), Refusal: failure.NewRefusal()}
-	if kind == policy.KindInstall {
+	if kind == policy.ClientInstall {
 		hint := installHint(code, err, readertext.Text{Model: v.Refusal.Hint, Person: v.Refusal.Person})
 		v.Refusal.Hint, v.Refusal.Person = hint.Model, hint.Person
 	}

@@ -56,7 +56,7 @@ func (s *stepSender) Send(
 	x, stop := s.newExchange(ctx, w, s.lease)
 	defer x.cancel(nil)
 	defer stop()
-	x.request.Host, x.request.TLS, x.plan.replay, x.debts.approved = r.step.Host, r.step.TLS, r, !r.read
+	x.request.Host, x.request.TLS, x.plan.replay, x.settlement.approved = r.step.Host, r.step.TLS, r, !r.read
 	x.note.Method, x.note.Host = r.step.Method, r.step.Host.String()
 	x.note.Plan, x.note.Step = s.plan, r.step.Shown.N
 	// Deferred before finishExchange, so that it runs afterwards: the reply states the outcome that finishExchange sets.

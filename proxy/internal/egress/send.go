@@ -78,7 +78,7 @@ func (x *exchange) putCredentials() error {
 	out.Header.Set("User-Agent", x.conf.UserAgent)
 	u.compression.setAcceptHeaders(out.Header)
 	u.want = upstream.Want{
-		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.from.lease, Once: x.debts.approved,
+		APIs: x.verdict.APIs, Version: x.snap.Public.Version, Owner: x.from.lease, Once: x.settlement.approved,
 		HTTP2:   x.request.TLS && isGRPC(out.Header.Get("Content-Type")),
 		Upgrade: out.Header.Get("Upgrade") != "", Login: wantsConnLogin(out.Header),
 	}

@@ -58,10 +58,10 @@ var (
 		func(x *exchange) error { return x.msg.keepForLog(x.conf.Debug) },
 		func(x *exchange) error { return x.plan.keepRead(x.from.lease.Plan, x.request, x.msg.out) },
 		func(x *exchange) error {
-			return x.debts.setKey(x.conf.Keys, x.from.lease.Tenant, x.request, x.verdict.APIs, x.msg.out)
+			return x.settlement.setKey(x.conf.Keys, x.from.lease.Tenant, x.request, x.verdict.APIs, x.msg.out)
 		},
 		// A retry swaps again, with the renewed value. An approved request is sent only once.
-		func(x *exchange) error { return x.creds.keepForRetry(x.msg.out, x.verdict.APIs, x.debts.approved) },
+		func(x *exchange) error { return x.creds.keepForRetry(x.msg.out, x.verdict.APIs, x.settlement.approved) },
 		(*exchange).putCredentials,
 		func(x *exchange) error { return x.msg.watchRequest(x.verdict.APIs, x.creds.swapped) },
 		// An upstream proxy would resolve the name itself.
@@ -109,8 +109,8 @@ var (
 	// endSteps run once for each exchange, also after a refusal.
 	endSteps = []endStep{
 		func(x *exchange) { noteLeft(&x.note, x.call.leaves, x.answer.left.Load()) },
-		func(x *exchange) { x.debts.returnUnused(&x.note) }, // limits and approvals, if no byte left
-		func(x *exchange) { x.debts.endAttempt(x.answer.status, x.note.Left) },
+		func(x *exchange) { x.settlement.returnUnused(&x.note) }, // limits and approvals, if no byte left
+		func(x *exchange) { x.settlement.endAttempt(x.answer.status, x.note.Left) },
 		func(x *exchange) { x.conf.Journal.RecordExchange(x.note) },
 		func(x *exchange) {
 			x.plan.rememberRead(x.from.lease.Plan, &x.note, x.call.leaves && len(x.verdict.APIs) == 0)

@@ -71,7 +71,7 @@ func NewTable(c Config) *Table {
 // BeginLease gives the slot to a run. The generation must be greater than any that the slot has had, else BeginLease
 // returns proxyapi.ErrFenced. Before it returns, it aborts all exchanges and connections of the earlier lease.
 func (b *Table) BeginLease(id slot.ID, r proxyapi.Registration) (*Lease, error) {
-	now, kind := b.conf.Now(), chooseKind(id, r)
+	now, client := b.conf.Now(), chooseClientType(id, r)
 	switch {
 	case !id.IsValid():
 		return nil, fmt.Errorf("%w: no such slot", proxyapi.ErrBadRegistration)
@@ -81,12 +81,12 @@ func (b *Table) BeginLease(id slot.ID, r proxyapi.Registration) (*Lease, error) 
 		return nil, fmt.Errorf("%w: run: want 1 to 128 bytes", proxyapi.ErrBadRegistration)
 	case !r.Deadline.After(now):
 		return nil, fmt.Errorf("%w: deadline has passed", proxyapi.ErrBadRegistration)
-	case r.DryRun && (b.conf.Plans == nil || kind != policy.KindRun):
+	case r.DryRun && (b.conf.Plans == nil || client != policy.ClientRun):
 		return nil, fmt.Errorf("%w: dry_run: only runs have plans", proxyapi.ErrBadRegistration)
 	case !hasValidCanaries(r.Canaries):
 		return nil, fmt.Errorf("%w: canaries: want at most %d, each of %d to %d letters and digits",
 			proxyapi.ErrBadRegistration, proxyapi.MaxCanaries, proxyapi.MinCanary, proxyapi.MaxCanary)
-	case kind == policy.KindNone:
+	case client == policy.ClientNone:
 		return nil, fmt.Errorf("%w: a server slot is for one server, or for an installation; other slots are for runs",
 			proxyapi.ErrBadRegistration)
 	}
@@ -128,18 +128,18 @@ func hasValidCanaries(list []string) bool {
 	})
 }
 
-// chooseKind returns the kind of lease that a registration asks for. A server slot is for exactly one server, or for an
-// installation without APIs; other slots are for runs.
-func chooseKind(id slot.ID, r proxyapi.Registration) policy.Kind {
+// chooseClientType returns the type of the client that a registration names. A server slot is for exactly one server, or
+// for an installation without APIs; other slots are for runs.
+func chooseClientType(id slot.ID, r proxyapi.Registration) policy.ClientType {
 	switch {
 	case !id.IsServer() && !r.Install:
-		return policy.KindRun
+		return policy.ClientRun
 	case id.IsServer() && !r.Install && len(r.APIs) == 1:
-		return policy.KindServer
+		return policy.ClientServer
 	case id.IsServer() && r.Install && len(r.APIs) == 0:
-		return policy.KindInstall
+		return policy.ClientInstall
 	}
-	return policy.KindNone
+	return policy.ClientNone
 }
 
 // newLease makes a lease that ends by itself, Grace after its deadline.
@@ -147,10 +147,10 @@ func newLease(id slot.ID, r proxyapi.Registration, now time.Time, memory *membud
 	ctx, cancel := context.WithCancelCause(context.Background())
 	l := &Lease{
 		Slot: id, Generation: r.Generation, Run: r.Run, Tenant: r.Tenant,
-		Recorder: receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
-		kind:     chooseKind(id, r),
-		closed:   r.Closed || chooseKind(id, r) == policy.KindServer && r.Tenant != "",
-		ctx:      ctx, cancel: cancel,
+		Recorder:   receipt.NewRecorder(r.Run, r.Tenant, r.Generation),
+		clientType: chooseClientType(id, r),
+		closed:     r.Closed || chooseClientType(id, r) == policy.ClientServer && r.Tenant != "",
+		ctx:        ctx, cancel: cancel,
 		inFlight: make(chan struct{}, MaxExchanges),
 		unheld:   make(chan struct{}, maxUnheld),
 		memory:   memory,

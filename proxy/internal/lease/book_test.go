@@ -20,48 +20,48 @@ func TestRegistrations(t *testing.T) {
 	for name, c := range map[string]struct {
 		id     slot.ID
 		change func(*proxyapi.Registration)
-		kind   policy.Kind // KindNone: refused
+		kind   policy.ClientType // ClientNone: refused
 	}{
-		"a run":                   {0, func(*proxyapi.Registration) {}, policy.KindRun},
-		"the last slot":           {slot.Total - 1, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.KindServer},
-		"no slot":                 {-1, func(*proxyapi.Registration) {}, policy.KindNone},
-		"a slot too many":         {slot.Total, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.KindNone},
-		"no generation":           {0, func(r *proxyapi.Registration) { r.Generation = 0 }, policy.KindNone},
-		"no run":                  {0, func(r *proxyapi.Registration) { r.Run = "" }, policy.KindNone},
-		"the longest run":         {0, func(r *proxyapi.Registration) { r.Run = strings.Repeat("r", 128) }, policy.KindRun},
-		"a longer run":            {0, func(r *proxyapi.Registration) { r.Run = strings.Repeat("r", 129) }, policy.KindNone},
-		"a deadline now":          {0, func(r *proxyapi.Registration) { r.Deadline = now }, policy.KindNone},
-		"a dry run without plans": {0, func(r *proxyapi.Registration) { r.DryRun = true }, policy.KindNone},
+		"a run":                   {0, func(*proxyapi.Registration) {}, policy.ClientRun},
+		"the last slot":           {slot.Total - 1, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.ClientServer},
+		"no slot":                 {-1, func(*proxyapi.Registration) {}, policy.ClientNone},
+		"a slot too many":         {slot.Total, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.ClientNone},
+		"no generation":           {0, func(r *proxyapi.Registration) { r.Generation = 0 }, policy.ClientNone},
+		"no run":                  {0, func(r *proxyapi.Registration) { r.Run = "" }, policy.ClientNone},
+		"the longest run":         {0, func(r *proxyapi.Registration) { r.Run = strings.Repeat("r", 128) }, policy.ClientRun},
+		"a longer run":            {0, func(r *proxyapi.Registration) { r.Run = strings.Repeat("r", 129) }, policy.ClientNone},
+		"a deadline now":          {0, func(r *proxyapi.Registration) { r.Deadline = now }, policy.ClientNone},
+		"a dry run without plans": {0, func(r *proxyapi.Registration) { r.DryRun = true }, policy.ClientNone},
 		"canaries": {0, func(r *proxyapi.Registration) {
 			r.Canaries = slices.Repeat([]string{canary[:proxyapi.MinCanary]}, proxyapi.MaxCanaries)
-		}, policy.KindRun},
+		}, policy.ClientRun},
 		"a canary too many": {0, func(r *proxyapi.Registration) {
 			r.Canaries = slices.Repeat([]string{canary[:proxyapi.MinCanary]}, proxyapi.MaxCanaries+1)
-		}, policy.KindNone},
-		"the longest canary":       {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MaxCanary]} }, policy.KindRun},
-		"a longer canary":          {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MaxCanary+1]} }, policy.KindNone},
-		"a shorter canary":         {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MinCanary-1]} }, policy.KindNone},
-		"a canary with a z":        {0, func(r *proxyapi.Registration) { r.Canaries = []string{"z" + canary[:proxyapi.MinCanary]} }, policy.KindRun},
-		"a canary with a dash":     {0, func(r *proxyapi.Registration) { r.Canaries = []string{"-" + canary[:proxyapi.MinCanary]} }, policy.KindNone},
-		"a canary with a brace":    {0, func(r *proxyapi.Registration) { r.Canaries = []string{"{" + canary[:proxyapi.MinCanary]} }, policy.KindNone},
-		"a canary of other script": {0, func(r *proxyapi.Registration) { r.Canaries = []string{"é" + canary[:proxyapi.MinCanary]} }, policy.KindNone},
-		"an installation in a run": {0, func(r *proxyapi.Registration) { r.Install = true }, policy.KindNone},
-		"a server":                 {server, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.KindServer},
-		"a server of none":         {server, func(*proxyapi.Registration) {}, policy.KindNone},
-		"a server of two":          {server, func(r *proxyapi.Registration) { r.APIs = []string{"a", "b"} }, policy.KindNone},
-		"an installation":          {server, func(r *proxyapi.Registration) { r.Install = true }, policy.KindInstall},
+		}, policy.ClientNone},
+		"the longest canary":       {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MaxCanary]} }, policy.ClientRun},
+		"a longer canary":          {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MaxCanary+1]} }, policy.ClientNone},
+		"a shorter canary":         {0, func(r *proxyapi.Registration) { r.Canaries = []string{canary[:proxyapi.MinCanary-1]} }, policy.ClientNone},
+		"a canary with a z":        {0, func(r *proxyapi.Registration) { r.Canaries = []string{"z" + canary[:proxyapi.MinCanary]} }, policy.ClientRun},
+		"a canary with a dash":     {0, func(r *proxyapi.Registration) { r.Canaries = []string{"-" + canary[:proxyapi.MinCanary]} }, policy.ClientNone},
+		"a canary with a brace":    {0, func(r *proxyapi.Registration) { r.Canaries = []string{"{" + canary[:proxyapi.MinCanary]} }, policy.ClientNone},
+		"a canary of other script": {0, func(r *proxyapi.Registration) { r.Canaries = []string{"é" + canary[:proxyapi.MinCanary]} }, policy.ClientNone},
+		"an installation in a run": {0, func(r *proxyapi.Registration) { r.Install = true }, policy.ClientNone},
+		"a server":                 {server, func(r *proxyapi.Registration) { r.APIs = []string{"a"} }, policy.ClientServer},
+		"a server of none":         {server, func(*proxyapi.Registration) {}, policy.ClientNone},
+		"a server of two":          {server, func(r *proxyapi.Registration) { r.APIs = []string{"a", "b"} }, policy.ClientNone},
+		"an installation":          {server, func(r *proxyapi.Registration) { r.Install = true }, policy.ClientInstall},
 		"an installation of an API": {server, func(r *proxyapi.Registration) {
 			r.Install, r.APIs = true, []string{"a"}
-		}, policy.KindNone},
+		}, policy.ClientNone},
 	} {
 		b := NewTable(Config{Now: func() time.Time { return now }})
 		r := proxyapi.Registration{Generation: 7, Run: "r", Deadline: now.Add(time.Minute)}
 		c.change(&r)
 		l, err := b.BeginLease(c.id, r)
-		if (err == nil) != (c.kind != policy.KindNone) || err != nil && !errors.Is(err, proxyapi.ErrBadRegistration) || err == nil && l.Kind() != c.kind {
+		if (err == nil) != (c.kind != policy.ClientNone) || err != nil && !errors.Is(err, proxyapi.ErrBadRegistration) || err == nil && l.ClientType() != c.kind {
 			t.Errorf("%s: %+v, %v", name, l, err)
 		}
-		if err == nil && (l.Server() == "a") != (c.kind == policy.KindServer) {
+		if err == nil && (l.Server() == "a") != (c.kind == policy.ClientServer) {
 			t.Errorf("%s: of server %q", name, l.Server())
 		}
 		b.Close()

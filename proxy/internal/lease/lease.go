@@ -76,16 +76,16 @@ type Lease struct {
 	// Canaries returns the run's canaries, compiled at the first call. It is nil without canaries.
 	Canaries func() *swap.Canaries
 
-	kind      policy.Kind
-	apis      []string // the APIs that the run may use; nil means every active API
-	closed    bool     // the run must not learn of other APIs
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	expiry    *countdown.Countdown
-	inFlight  chan struct{} // one token per exchange
-	unheld    chan struct{} // one token per exchange that waits for the memory of its head
-	memory    *membudget.Budget
-	connected *membudget.Account // the memory of conns
+	clientType policy.ClientType
+	apis       []string // the APIs that the run may use; nil means every active API
+	closed     bool     // the run must not learn of other APIs
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	expiry     *countdown.Countdown
+	inFlight   chan struct{} // one token per exchange
+	unheld     chan struct{} // one token per exchange that waits for the memory of its head
+	memory     *membudget.Budget
+	connected  *membudget.Account // the memory of conns
 
 	mu        sync.Mutex
 	ended     bool
@@ -105,7 +105,7 @@ func (l *Lease) CanUse(api string) bool {
 
 // Server returns the API of the MCP server that has the lease. It is empty for other leases.
 func (l *Lease) Server() string {
-	if l.kind != policy.KindServer {
+	if l.clientType != policy.ClientServer {
 		return ""
 	}
 	return l.apis[0]
@@ -128,8 +128,8 @@ func NewDetached(run, tenant string, apis []string, memory *membudget.Budget) (l
 // noSlot is not a valid slot.
 const noSlot = slot.ID(-1)
 
-// Kind returns the kind of client in the slot: code, an MCP server, or the installation of a server.
-func (l *Lease) Kind() policy.Kind { return l.kind }
+// ClientType returns the kind of client in the slot: code, an MCP server, or the installation of a server.
+func (l *Lease) ClientType() policy.ClientType { return l.clientType }
 
 // Context ends when the lease does.
 func (l *Lease) Context() context.Context { return l.ctx }

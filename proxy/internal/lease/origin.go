@@ -37,7 +37,7 @@ func (b *Table) ReplaceCalls(id slot.ID, generation uint64, s proxyapi.ServerCal
 		i := slices.IndexFunc(runs, func(r *Lease) bool {
 			//defence:call-tenant permits
 			same := r.Tenant == l.Tenant
-			return r.kind == policy.KindRun && r.Run == run && r.CanUse(server) && same
+			return r.clientType == policy.ClientRun && r.Run == run && r.CanUse(server) && same
 		})
 		if i < 0 {
 			return nil
@@ -128,7 +128,7 @@ func (l *Lease) CurrentOrigin() Origin {
 
 // ListRuns returns the runs that may have caused the request.
 func (o Origin) ListRuns() []*Lease {
-	if o.kind == policy.KindRun {
+	if o.clientType == policy.ClientRun {
 		return []*Lease{o.Lease}
 	}
 	var runs []*Lease

@@ -122,10 +122,10 @@ func BenchmarkCallRules(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				q.Content = nil
-				v, _ := rules.DecideCall(asker{kind: KindRun}, q, u)
+				v, _ := rules.DecideCall(asker{kind: ClientRun}, q, u)
 				if v.Unread {
 					q.Content = content
-					v, _ = rules.DecideCall(asker{kind: KindRun}, q, u)
+					v, _ = rules.DecideCall(asker{kind: ClientRun}, q, u)
 				}
 				if !v.Allow {
 					b.Fatal(v)

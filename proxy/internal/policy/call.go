@@ -32,7 +32,7 @@ func (r Rules) DecideCall(run Run, q Request, u *url.URL) (Verdict, string) {
 	case !q.IsCall():
 		return buildRefusal(CodeNoPolicy, q.Host, ""), ""
 	//defence:server-calls
-	case run.Kind() != KindRun:
+	case run.ClientType() != ClientRun:
 		return buildRefusal(CodeCallsClosed, q.Host, ""), ""
 	case !q.TLS:
 		v := buildRefusal(CodePlainHTTP, q.Host, "")

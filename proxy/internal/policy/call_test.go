@@ -16,10 +16,10 @@ import (
 // asker is a run, server or installation that may use some APIs.
 type asker struct {
 	run
-	kind Kind
+	kind ClientType
 }
 
-func (a asker) Kind() Kind { return a.kind }
+func (a asker) ClientType() ClientType { return a.kind }
 
 func host(t testing.TB, name string) catalog.Host {
 	t.Helper()
@@ -42,20 +42,20 @@ func TestKinds(t *testing.T) {
 	})
 	registry := NewRegistry(&url.URL{Scheme: "https", Host: "Registry.test."}, nil)
 	rules := Rules{Catalog: apis, YOLO: true, Registry: registry}
-	reaches := map[Kind]string{
-		KindNone: "", KindRun: "server.test other.test a.wild.test api.wide.test opened.test yolo.test registry.test",
-		KindServer: "server.test", KindInstall: "registry.test", KindInstall + 1: "",
+	reaches := map[ClientType]string{
+		ClientNone: "", ClientRun: "server.test other.test a.wild.test api.wide.test opened.test yolo.test registry.test",
+		ClientServer: "server.test", ClientInstall: "registry.test", ClientInstall + 1: "",
 	}
 	for kind, hosts := range reaches {
 		who := asker{kind: kind}
-		if kind == KindServer {
+		if kind == ClientServer {
 			who.run = run{"server"}
 		}
 		for _, name := range []string{"server.test", "other.test", "a.wild.test", "remote.test", "mcp.wide.test", "api.wide.test", "opened.test",
 			"yolo.test", "registry.test", "x.registry.test",
 			proxyapi.ServersHost, "codeforge.internal", "x.codeforge.internal"} {
 			v := rules.Decide(who, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}})
-			want := strings.Contains(" "+hosts+" ", " "+name+" ") || kind == KindRun && name == "x.registry.test"
+			want := strings.Contains(" "+hosts+" ", " "+name+" ") || kind == ClientRun && name == "x.registry.test"
 			if v.Allow != want || !want && (v.Refusal.Code == "" || v.Status < 400) {
 				t.Errorf("kind %d, %s: %+v", kind, name, v)
 			}
@@ -86,7 +86,7 @@ func TestRegistries(t *testing.T) {
 		rules := Rules{Catalog: apis, Registry: r}
 		for _, name := range []string{"set.test", "named.test", "second.test", "off.test", "x.named.test", "other.test"} {
 			for _, method := range []string{"GET", "PUT"} {
-				v := rules.Decide(asker{kind: KindInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{method}})
+				v := rules.Decide(asker{kind: ClientInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{method}})
 				if want := method == "GET" && strings.Contains(" "+hosts+" ", " "+name+" "); v.Allow != want {
 					t.Errorf("%s %s: %+v", method, name, v)
 				}
@@ -120,7 +120,7 @@ func TestPackageIndex(t *testing.T) {
 	}
 	rules := Rules{Catalog: apis, Registry: MergeRegistries(nil, nil, apis)}
 	for name, want := range map[string]bool{"index.test": true, "files.test": true, "x.index.test": false, "other.test": false} {
-		v := rules.Decide(asker{kind: KindInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}})
+		v := rules.Decide(asker{kind: ClientInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}})
 		if v.Allow != want {
 			t.Errorf("%s: %+v", name, v)
 		}
@@ -132,7 +132,7 @@ func TestPackageIndex(t *testing.T) {
 func TestInstallNeedsRegistry(t *testing.T) {
 	rules := Rules{Catalog: load(t, map[string]string{"other": `{"description": "d", "domains": ["other.test"]}`}), YOLO: true}
 	for _, name := range []string{"other.test", "yolo.test", proxyapi.ServersHost} {
-		if v := rules.Decide(asker{kind: KindInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}}); v.Allow {
+		if v := rules.Decide(asker{kind: ClientInstall}, Request{Host: host(t, name), TLS: true, Methods: []string{"GET"}}); v.Allow {
 			t.Errorf("%s is open", name)
 		}
 	}
@@ -158,7 +158,7 @@ func TestCallAliases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, got := rules.DecideCall(asker{kind: KindRun}, Request{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{"POST"}}, u)
+		v, got := rules.DecideCall(asker{kind: ClientRun}, Request{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{"POST"}}, u)
 		if got != want || v.Allow != (want != "") {
 			t.Errorf("%s: %q, %+v", path, got, v.Refusal)
 		}
@@ -171,11 +171,11 @@ func TestCallAliases(t *testing.T) {
 		{Host: host(t, proxyapi.ServersHost), TLS: true},
 		{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{"GET"}, Upgrade: "websocket"},
 	} {
-		if v, path := rules.DecideCall(asker{kind: KindRun}, q, u); v.Allow || path != "" {
+		if v, path := rules.DecideCall(asker{kind: ClientRun}, q, u); v.Allow || path != "" {
 			t.Errorf("%+v is allowed", q)
 		}
 	}
-	for _, kind := range []Kind{KindNone, KindServer, KindInstall} {
+	for _, kind := range []ClientType{ClientNone, ClientServer, ClientInstall} {
 		q := Request{Host: host(t, proxyapi.ServersHost), TLS: true, Methods: []string{"POST"}}
 		if v, _ := rules.DecideCall(asker{kind: kind}, q, u); v.Allow {
 			t.Errorf("kind %d may call", kind)
@@ -197,7 +197,7 @@ func FuzzCallPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v, path := rules.DecideCall(asker{kind: KindRun}, Request{Host: h, TLS: true, Methods: []string{http.MethodPost}}, u)
+		v, path := rules.DecideCall(asker{kind: ClientRun}, Request{Host: h, TLS: true, Methods: []string{http.MethodPost}}, u)
 		if !v.Allow {
 			return
 		}

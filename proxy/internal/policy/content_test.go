@@ -354,7 +354,7 @@ func TestToolRules(t *testing.T) {
 		if c.body != "unread" {
 			q.Content = contentOf(t, "", c.body, asJSON)
 		}
-		v, _ := rules.DecideCall(asker{kind: KindRun}, q, u)
+		v, _ := rules.DecideCall(asker{kind: ClientRun}, q, u)
 		got := v.Refusal.Code
 		switch {
 		case v.Hold != nil:

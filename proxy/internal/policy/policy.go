@@ -104,19 +104,19 @@ type Run interface {
 	CanUse(api string) bool
 	// IsClosed reports whether the run must not learn of APIs that it does not include.
 	IsClosed() bool
-	// Kind is the kind of client that asks.
-	Kind() Kind
+	// ClientType returns the kind of client that asks.
+	ClientType() ClientType
 }
 
-// Kind is the kind of client that asks. KindNone may reach no host.
-type Kind uint8
+// ClientType is the kind of client that asks. ClientNone may reach no host.
+type ClientType uint8
 
 // The kinds of clients in a slot.
 const (
-	KindNone    Kind = iota
-	KindRun          // code: the hosts of the run's APIs, and the tools of APIs that are MCP servers
-	KindServer       // an MCP server: the hosts of the server's API
-	KindInstall      // the installation of a server's package: the package registry
+	ClientNone    ClientType = iota
+	ClientRun                // code: the hosts of the run's APIs, and the tools of APIs that are MCP servers
+	ClientServer             // an MCP server: the hosts of the server's API
+	ClientInstall            // the installation of a server's package: the package registry
 )
 
 // Rules holds the rules for every request until the next reload.
@@ -153,7 +153,7 @@ type Verdict struct {
 func (r Rules) Decide(run Run, q Request) Verdict {
 	holders := r.Catalog.ListHolders(q.Host)
 	// A closed run gets the answer for an unknown host, so that it cannot probe the catalog.
-	if run.Kind() == KindRun && run.IsClosed() && r.isHidden(run, q.Host, holders) {
+	if run.ClientType() == ClientRun && run.IsClosed() && r.isHidden(run, q.Host, holders) {
 		return buildRefusal(CodeHostUnknown, q.Host, "")
 	}
 	v := r.decideFor(run, q, holders)
@@ -188,7 +188,7 @@ func (v Verdict) ForRun(run Run) Verdict {
 
 // decideFor is Decide for the active APIs that hold the host.
 func (r Rules) decideFor(run Run, q Request, holders []*catalog.API) Verdict {
-	if run.Kind() == KindInstall {
+	if run.ClientType() == ClientInstall {
 		return r.decideInstall(q, holders)
 	}
 	if v, ok := r.checkKind(run, q.Host, holders); !ok {
@@ -264,12 +264,12 @@ func (r Rules) checkKind(run Run, h catalog.Host, holders []*catalog.API) (Verdi
 	mine := func(a *catalog.API) bool { return run.CanUse(a.Name) }
 	//defence:server-hosts permits
 	included := slices.ContainsFunc(holders, mine)
-	switch kind := run.Kind(); {
+	switch kind := run.ClientType(); {
 	case catalog.IsOwnHost(h):
 		return buildRefusal(CodeHostUnknown, h, ""), false
-	case kind == KindRun, kind == KindServer && included:
+	case kind == ClientRun, kind == ClientServer && included:
 		return Verdict{}, true
-	case kind == KindServer:
+	case kind == ClientServer:
 		return buildRefusal(CodeHostNotServers, h, ""), false
 	}
 	return buildRefusal(CodeNoPolicy, h, ""), false
@@ -279,7 +279,7 @@ func (r Rules) checkKind(run Run, h catalog.Host, holders []*catalog.API) (Verdi
 func listReachable(run Run, h catalog.Host, holders []*catalog.API) []*catalog.API {
 	closed := func(a *catalog.API) bool { return a.ServerHost == h.String() }
 	//defence:server-host permits
-	if run.Kind() != KindRun || !slices.ContainsFunc(holders, closed) {
+	if run.ClientType() != ClientRun || !slices.ContainsFunc(holders, closed) {
 		return holders
 	}
 	return slices.DeleteFunc(slices.Clone(holders), closed) // a slice of the catalog: delete from a copy

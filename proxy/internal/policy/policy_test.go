@@ -28,7 +28,7 @@ func (r run) CanUse(api string) bool { return r == nil || slices.Contains(r, api
 
 func (r run) IsClosed() bool { return false }
 
-func (run) Kind() Kind { return KindRun }
+func (run) ClientType() ClientType { return ClientRun }
 
 func load(t testing.TB, apis map[string]string) *catalog.Catalog {
 	t.Helper()
