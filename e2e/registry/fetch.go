@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/python"
 )
 
 // fetchTime bounds a fetch.
@@ -21,18 +25,30 @@ const fetchTime = 10 * time.Minute
 // Dir is where the tarballs lie below the root of the source tree.
 func Dir(root string) string { return filepath.Join(root, ".tools", "registry") }
 
-// Fetch lets npm or pip fetch these packages with all their dependencies into Dir, unless they are there. Each is
-// NAME@VERSION, or pypi: with requirements.
+// cacheDir is where the tarballs of all checkouts lie.
+func cacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "codeforge-tools", "registry"), err
+}
+
+// Fetch puts these packages with all their dependencies into Dir, unless they are there. Each is NAME@VERSION, or pypi:
+// with requirements. npm or pip fetch them once for all checkouts of a user.
 func Fetch(root string, packages ...string) error {
 	dir := Dir(root)
 	packages = slices.DeleteFunc(slices.Clone(packages), func(p string) bool { return fetched(dir, p) })
 	if len(packages) == 0 {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public
+	cache, err := cacheDir()
+	if err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	for _, d := range []string{dir, cache} {
+		if err := os.MkdirAll(d, 0o755); err != nil { //nolint:gosec // public
+			return err
+		}
+	}
+	lock, err := os.OpenFile(filepath.Join(cache, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -40,20 +56,69 @@ func Fetch(root string, packages ...string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil { //nolint:gosec // a descriptor
 		return err
 	}
+	stale, _ := filepath.Glob(filepath.Join(cache, ".fetch-*")) // of a fetch that was killed: the lock is ours
+	for _, d := range stale {
+		_ = os.RemoveAll(d)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
 	for _, p := range packages {
 		if fetched(dir, p) { // by another process, meanwhile
 			continue
 		}
-		if err := fetch(ctx, dir, p); err != nil {
+		files, err := fetchOnce(ctx, cache, p)
+		if err != nil {
 			return fmt.Errorf("fetching %s: %w", p, err)
+		}
+		for _, file := range files {
+			if err := place(filepath.Join(cache, file), filepath.Join(dir, file)); err != nil {
+				return err
+			}
 		}
 		if err := os.WriteFile(mark(dir, p), nil, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fetchOnce fetches a package into the cache unless all its files are there, and returns their names.
+func fetchOnce(ctx context.Context, cache, pkg string) ([]string, error) {
+	key := pkg
+	if strings.HasPrefix(pkg, pypi) { // pip chooses wheels for a version of Python
+		i, err := python.FindInterpreter(ctx, python.ListCandidates(""))
+		if err != nil {
+			return nil, err
+		}
+		key += " python " + python.MinorVersion(i.Version)
+	}
+	if list, err := os.ReadFile(mark(cache, key)); err == nil {
+		files := strings.Fields(string(list))
+		isMissing := func(file string) bool {
+			_, err := os.Stat(filepath.Join(cache, file))
+			return err != nil
+		}
+		if !slices.ContainsFunc(files, isMissing) {
+			return files, nil
+		}
+	}
+	files, err := fetch(ctx, cache, pkg)
+	if err != nil {
+		return nil, err
+	}
+	return files, atomicfile.Write(mark(cache, key), []byte(strings.Join(files, "\n")), 0o600)
+}
+
+// place gives a file a second name. On another file system it makes a copy.
+func place(from, to string) error {
+	if err := os.Link(from, to); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(to, data, 0o644)
 }
 
 // mark is the file that says that a package was fetched.
@@ -64,41 +129,53 @@ func fetched(dir, pkg string) bool {
 	return err == nil
 }
 
-// fetch fetches one package: npm resolves the dependencies, then packs each of them.
-func fetch(ctx context.Context, dir, pkg string) error {
+// fetch fetches one package, and returns the names of its files: npm resolves the dependencies, then packs each of them.
+func fetch(ctx context.Context, dir, pkg string) ([]string, error) {
 	if requirements, is := strings.CutPrefix(pkg, pypi); is {
 		return fetchWheels(ctx, dir, strings.Fields(requirements))
 	}
 	temp, err := os.MkdirTemp(dir, ".fetch-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(temp)
 	if err := os.WriteFile(filepath.Join(temp, "package.json"), []byte(`{"private":true}`), 0o600); err != nil {
-		return err
+		return nil, err
 	}
 	err = npm(ctx, temp, "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund", "--force", pkg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	specs, err := locked(filepath.Join(temp, "package-lock.json"))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var files []string
 	specs = slices.DeleteFunc(specs, func(spec string) bool { // of another package too
 		_, err := os.Stat(filepath.Join(dir, tarball(spec)))
+		if err == nil {
+			files = append(files, tarball(spec))
+		}
 		return err == nil
 	})
 	for some := range slices.Chunk(specs, 40) {
 		if err := npm(ctx, temp, append([]string{"pack", "--ignore-scripts"}, some...)...); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	packed, err := filepath.Glob(filepath.Join(temp, "*.tgz"))
-	for _, file := range packed { // whole, whatever ends this process
-		err = errors.Join(err, os.Rename(file, filepath.Join(dir, filepath.Base(file))))
+	moved, err := moveFiles(filepath.Join(temp, "*.tgz"), dir)
+	return append(files, moved...), err
+}
+
+// moveFiles moves the files of a pattern into a folder, and returns their names. A rename leaves no incomplete file if
+// this process ends.
+func moveFiles(pattern, dir string) ([]string, error) {
+	files, err := filepath.Glob(pattern)
+	for i, file := range files {
+		files[i] = filepath.Base(file)
+		err = errors.Join(err, os.Rename(file, filepath.Join(dir, files[i])))
 	}
-	return err
+	return files, err
 }
 
 // tarball is the name of the file into which npm packs NAME@VERSION.

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -22,16 +21,17 @@ import (
 // pypi is the prefix of packages of PyPI for Fetch. Requirements follow, separated by spaces: "pypi:a==1 b<2".
 const pypi = "pypi:"
 
-// fetchWheels lets pip fetch the wheels of requirements with all their dependencies, for the Python of the sandbox.
-func fetchWheels(ctx context.Context, dir string, requirements []string) error {
+// fetchWheels lets pip fetch the wheels of requirements with all their dependencies, for the Python of the sandbox. It
+// returns the names of the wheels.
+func fetchWheels(ctx context.Context, dir string, requirements []string) ([]string, error) {
 	temp, err := os.MkdirTemp(dir, ".fetch-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(temp)
 	i, err := python.FindInterpreter(ctx, python.ListCandidates(""))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "python3", append([]string{ //nolint:gosec // fixed by the tests
 		"-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--python-version", python.MinorVersion(i.Version), "--dest", temp,
@@ -39,13 +39,9 @@ func fetchWheels(ctx context.Context, dir string, requirements []string) error {
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("pip download: %w: %s", err, errs.Bytes())
+		return nil, fmt.Errorf("pip download: %w: %s", err, errs.Bytes())
 	}
-	wheels, err := filepath.Glob(filepath.Join(temp, "*.whl"))
-	for _, file := range wheels { // a rename leaves no incomplete file if this process ends
-		err = errors.Join(err, os.Rename(file, filepath.Join(dir, filepath.Base(file))))
-	}
-	return err
+	return moveFiles(filepath.Join(temp, "*.whl"), dir)
 }
 
 // IndexPath is the path of the package index below the registry's address. Wheels are below wheelPath.
