@@ -45,8 +45,8 @@ var clients = []string{
 	"@anthropic-ai/tokenizer@0.0.4",
 }
 
-// InstallClients returns the node_modules folder of MCP clients and other tools of tests, with Node. They are installed
-// once, into .tools/npm, which git ignores.
+// InstallClients returns the node_modules folder of MCP clients and other tools of tests, with Node. They are in
+// .tools/npm, which git ignores.
 func InstallClients(tb testing.TB) string {
 	tb.Helper()
 	return InstallPackages(tb, "clients", clients...)
