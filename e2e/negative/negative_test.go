@@ -171,7 +171,7 @@ func groups() []group {
 			{defence: "fence", attacks: []string{"late messages of an older lease"}},
 		}},
 		{config: world.Config{Interpreter: "intruder"}, controls: []control{
-			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in memfds on their way", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in attributes of files", "escaped: memory bomb in sockets of many tables", "Python: kernel interfaces by ctypes", "Python: sockets of other kinds", "Python: processes", "Python: a storm of forks", "Python: what holds up the programs of others"}},
+			{defence: "seccomp", attacks: []string{"escaped: memory bomb in memfds", "escaped: memory bomb in shared pages given back", "escaped: memory bomb in attributes of files", "escaped: memory bomb in sockets of many tables", "Python: kernel interfaces by ctypes", "Python: sockets of other kinds", "Python: processes", "Python: a storm of forks", "Python: what holds up the programs of others"}, more: []string{"escaped: memory bomb in memfds on their way"}},
 			{defence: "pending-signals", attacks: []string{"Python: timers without end", "Python: signals without end"}},
 			{defence: "memory-sum", attacks: []string{"escaped: memory bomb in children", "escaped: memory bomb in sockets to themselves"}},
 			{defence: "unnamed", attacks: []string{"escaped: memory bomb in files without a name"}},
