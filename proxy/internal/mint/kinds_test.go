@@ -742,6 +742,44 @@ func TestWatchedFile(t *testing.T) {
 	hidden(t, m, logged, err, "hunter2")
 }
 
+// TestActivatedLater: the value of a file or of a secret manager is known before its first use, also if its API, or the
+// API of the secret manager's credential, was inactive at first.
+// Promise: scrubbed-before-use
+func TestActivatedLater(t *testing.T) {
+	s := &server{answer: func(req *http.Request, _ string) (int, string) {
+		if req.Header.Get("X-Vault-Token") != "hvs.hunter2-vault" {
+			return 403, "{}"
+		}
+		return 200, `{"data": {"data": {"key": "hunter2-fetched"}}}`
+	}}
+	files := vault(t, kv2)
+	files["db/config.json"] = config(t, "db.example.com", `{"DB_TOKEN": {"file": "db.txt", "ttl": "1m"}}`)
+	files["db/db.txt"] = "hunter2-password"
+	active := []string{files["vault/config.json"], files["db/config.json"]}
+	for _, api := range []string{"vault", "db"} {
+		name := api + "/config.json"
+		files[name] = strings.Replace(files[name], "{", `{"active": false, `, 1)
+	}
+	m, _, dir, _ := minter(t, s, files)
+	m.wg.Wait() // the fetch, which lacks its credential
+	if n := m.conf.Values.Len(); n != 0 {
+		t.Fatalf("%d values of inactive APIs", n)
+	}
+	for i, api := range []string{"vault", "db"} {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, api, "config.json"), []byte(active[i]), 0o600))
+	}
+	c, problems := catalog.Load(dir, catalog.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	testkit.Must(t, m.Configure(c))
+	m.wg.Wait()
+	text, n := m.conf.Values.LayerOver(nil).ReplaceAll("hunter2-password hunter2-fetched", func(int) string { return "NAME" })
+	if text != "NAME NAME" || n != 2 {
+		t.Errorf("before the first use: %s", text)
+	}
+}
+
 // TestFetchEcho: a source that gives back what it was asked with gives no credential, which would go to another host.
 // Promise: scrubbed-before-use
 func TestFetchEcho(t *testing.T) {

@@ -237,7 +237,7 @@ func (m *Minter) Configure(c *catalog.Catalog) error {
 	old := m.states
 	m.states, m.known, m.catalog = next, known, c
 	m.mu.Unlock()
-	m.obtainAhead(next, old)
+	m.obtainAhead(next)
 	// Wait until no renewal is being stored. After that, a replaced state stores nothing.
 	m.storing.Lock()
 	defer m.storing.Unlock()
@@ -270,24 +270,23 @@ func (m *Minter) endState(s *credentialState, finish bool) {
 	_ = m.conf.Values.AddValues(s.listReplaced(s.kept, m.wallTime())...)
 }
 
-// obtainAhead obtains the values of secret managers and files before a request uses them. Otherwise a server that has
-// seen such a value could show it to code that has not used its name. It waits only for files.
-func (m *Minter) obtainAhead(next, old map[string]*credentialState) {
+// obtainAhead obtains the missing values of secret managers and files before a request uses them. Otherwise a server
+// that has seen such a value could show it to code that has not used its name. It waits only for files.
+func (m *Minter) obtainAhead(states map[string]*credentialState) {
 	var files []*renewal
-	for name, s := range next {
+	m.mu.Lock()
+	for _, s := range states {
 		_, isFetch := s.conf.Mint.(*catalog.Fetch)
 		_, isFile := s.conf.Mint.(*catalog.File)
-		// An unchanged state has its value already.
-		if old[name] == s || !s.api.Active || !isFetch && !isFile {
+		// An unchanged state may lack its value: its API, or that of a credential that it needs, was inactive.
+		if !s.api.Active || !isFetch && !isFile || s.isUsable(m.wallTime()) {
 			continue
 		}
-		m.mu.Lock()
-		f := m.startRenewal(s)
-		m.mu.Unlock()
-		if isFile {
+		if f := m.startRenewal(s); isFile {
 			files = append(files, f)
 		}
 	}
+	m.mu.Unlock()
 	for _, f := range files {
 		<-f.done
 	}
