@@ -29,7 +29,7 @@ type Body struct {
 func NewBody(src io.ReadCloser) *Body { return &Body{src: src, top: src} }
 
 // BodyOf returns the chain of a request's body, or nil if the request has no body. The chain becomes the body. The
-// steps of an exchange replace a body only with BodyOf and SplitBody.
+// steps of an exchange replace a body only with BodyOf.
 func BodyOf(req *http.Request) *Body {
 	if req.Body == nil || req.Body == http.NoBody {
 		return nil
@@ -42,13 +42,14 @@ func BodyOf(req *http.Request) *Body {
 	return b
 }
 
-// SplitBody returns a request's body and begins a new chain on top of it. After a reader of the new chain failed, the
-// caller can still read the rest below.
-func SplitBody(req *http.Request) io.ReadCloser {
-	below := req.Body
-	if below != nil && below != http.NoBody {
-		req.Body = NewBody(below)
+// Split returns the present chain, and begins a new chain on top of it. After a reader of the new chain failed, the
+// caller can still read the rest below. A nil Body has no rest. The caller must not call Split while Read waits.
+func (b *Body) Split() *Body {
+	if b == nil {
+		return nil
 	}
+	below := &Body{src: b.src, top: b.top, stops: b.stops, err: b.err}
+	b.src, b.top, b.stops, b.err = below, below, nil, nil
 	return below
 }
 

@@ -80,9 +80,10 @@ func (x *exchange) searchRefused(r *http.Request) {
 	}
 	req := r
 	switch {
-	case x.creds.searched: // already searched before the swap, except for the rest of the body
-		req = &http.Request{
-			URL: new(url.URL), Header: http.Header{"Content-Encoding": r.Header["Content-Encoding"]}, Body: x.creds.rest,
+	case x.creds.swapped != nil: // already searched before the swap, except for the rest of the body
+		req = &http.Request{URL: new(url.URL), Header: http.Header{"Content-Encoding": r.Header["Content-Encoding"]}}
+		if x.creds.rest != nil {
+			req.Body = x.creds.rest
 		}
 	case x.msg.out != nil:
 		req = x.msg.out

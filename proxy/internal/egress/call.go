@@ -128,7 +128,7 @@ func (x *exchange) sendRequest(out *http.Request) (*http.Response, error) {
 	if x.answer.status = resp.StatusCode; resp.StatusCode != http.StatusUnauthorized {
 		return resp, nil
 	}
-	again := x.creds.takeRetry(x.ctx, x.conf.Mint)
+	again := x.creds.minted.takeRetry(x.ctx, x.conf.Mint)
 	if again == nil {
 		return resp, nil
 	}

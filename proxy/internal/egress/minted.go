@@ -4,14 +4,16 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/internal/secret"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/mint"
+	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/scrub"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/swap"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
@@ -19,25 +21,63 @@ import (
 
 // credentialUse records which credentials an exchange put into its request.
 type credentialUse struct {
-	searched bool          // the request was searched for values, and may have got credentials
-	rest     io.ReadCloser // below that search: the part of the body that it has not read
+	rest     *coding.Body  // below the search for values: the part of the body that it has not read; may be nil
+	swapped  *swap.Report  // nil until the request was searched for values, and may have got credentials
 	messages swap.Options  // for the messages of a WebSocket
-	swapped  *swap.Report
 	ranged   bool          // a Range header was removed
 	want     upstream.Want // the connection that the request needs
 
 	compression compression
+	minted      mintedUse
+	signature   requestSignature
+}
 
+// listSent lists the token names whose credentials have left so far. A signing key does not leave, but a session token
+// beside the signature does.
+func (u *credentialUse) listSent() []string {
+	var out []string
+	if u.signature.hasToken {
+		out = append(out, u.signature.name)
+	}
+	for _, s := range u.swapped.Swapped() {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// requestSignature is the signature of a request. It is zero for an unsigned request.
+type requestSignature struct {
+	name     string // of the key
+	hasToken bool   // a session token left with the signature
+	values   []catalog.Credential
+}
+
+// newRequestSignature returns a signature with its values in the notations that an answer may repeat.
+func newRequestSignature(name string, signature []byte, hasToken bool) requestSignature {
+	digits := hex.EncodeToString(signature)
+	s := requestSignature{name: name, hasToken: hasToken}
+	for _, notation := range []string{digits, strings.ToUpper(digits), base64.StdEncoding.EncodeToString(signature)} {
+		s.values = append(s.values, catalog.Credential{Name: name, Value: secret.New(notation)})
+	}
+	return s
+}
+
+// newScrubber returns a scrubber for the signature, or nil for an unsigned request.
+func (s requestSignature) newScrubber() *scrub.Scrubber {
+	//defence:signature permits
+	if len(s.values) == 0 {
+		return nil
+	}
+	return scrub.New(s.values)
+}
+
+// mintedUse records the minted credentials of an exchange.
+type mintedUse struct {
 	mu     sync.Mutex
-	minted []mintedValue
+	values []mintedValue // each once
 	// again is a copy of the request from before the swap, for one retry. Nil means that the request must not be sent
 	// again.
 	again *http.Request
-	// signed holds the request's signature as the value of its token name, in each notation. It is empty for an unsigned
-	// request.
-	signed []catalog.Credential
-	// token is true if a session token left with the signature.
-	token bool
 }
 
 // mintedValue is a credential with the value that it had when the request was sent.
@@ -46,11 +86,10 @@ type mintedValue struct {
 	value string
 }
 
-// keepForRetry keeps a copy of a request that is safe to repeat: a GET or HEAD without a body, for an API with a minted
-// credential. A server may have acted on any other request. An approved request is sent only once.
-func (u *credentialUse) keepForRetry(out *http.Request, apis []*catalog.API, approved bool) error {
-	if approved || out.Method != http.MethodGet && out.Method != http.MethodHead ||
-		out.Body != nil && out.Body != http.NoBody || out.Header.Get("Upgrade") != "" {
+// keepForRetry keeps a copy of a request that is safe to repeat: one without a body that only reads, for an API with a
+// minted credential. A server may have acted on any other request. An approved request is sent only once.
+func (u *mintedUse) keepForRetry(out *http.Request, q policy.Request, apis []*catalog.API, approved bool) error {
+	if approved || q.CanWrite() || coding.BodyOf(out) != nil {
 		return nil
 	}
 	for _, a := range apis {
@@ -66,56 +105,27 @@ func (u *credentialUse) keepForRetry(out *http.Request, apis []*catalog.API, app
 }
 
 // newObtainer returns a function that returns the current value of a minted credential, for package swap.
-func (u *credentialUse) newObtainer(ctx context.Context, m *mint.Minter) func(catalog.Credential) (string, error) {
+func (u *mintedUse) newObtainer(ctx context.Context, m *mint.Minter) func(catalog.Credential) (string, error) {
 	return func(c catalog.Credential) (string, error) {
 		v, err := m.ObtainValue(ctx, c)
-		if err == nil {
-			u.mu.Lock()
-			defer u.mu.Unlock()
-			u.minted = append(u.minted, mintedValue{c, v})
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		// The messages of a WebSocket may use a name without end.
+		known := func(o mintedValue) bool { return o.Name == c.Name && o.value == v }
+		if err == nil && !slices.ContainsFunc(u.values, known) {
+			u.values = append(u.values, mintedValue{c, v})
 		}
 		return v, err
 	}
 }
 
-// noteSignature notes the signature of the request, in the notations that an answer may repeat.
-func (u *credentialUse) noteSignature(name string, signature []byte) {
-	digits := hex.EncodeToString(signature)
-	u.signed = nil
-	for _, notation := range []string{digits, strings.ToUpper(digits), base64.StdEncoding.EncodeToString(signature)} {
-		u.signed = append(u.signed, catalog.Credential{Name: name, Value: secret.New(notation)})
-	}
-}
-
-// newSignatureScrubber returns a scrubber for the request's signature, or nil if the request is not signed.
-func (u *credentialUse) newSignatureScrubber() *scrub.Scrubber {
-	//defence:signature permits
-	if len(u.signed) == 0 {
-		return nil
-	}
-	return scrub.New(u.signed)
-}
-
-// listSent lists the token names whose credentials have left so far. A signing key does not leave, but a session token
-// beside the signature does.
-func (u *credentialUse) listSent() []string {
-	var out []string
-	if u.token {
-		out = append(out, u.signed[0].Name)
-	}
-	for _, s := range u.swapped.Swapped() {
-		out = append(out, s.Name)
-	}
-	return out
-}
-
-// renewMinted renews the minted credentials of a request that a server refused. With wait, it returns true if a
+// renewValues renews the minted credentials of a request that a server refused. With wait, it returns true if a
 // credential has a new value.
-func (u *credentialUse) renewMinted(ctx context.Context, m *mint.Minter, wait bool) bool {
+func (u *mintedUse) renewValues(ctx context.Context, m *mint.Minter, wait bool) bool {
 	// Each value is reported once: a second 401 must not renew a value that is already replaced.
 	u.mu.Lock()
-	values := u.minted
-	u.minted = nil
+	values := u.values
+	u.values = nil
 	u.mu.Unlock()
 	// Without wait the renewal runs in the background, because a cancelled context only starts it.
 	if !wait {
@@ -132,11 +142,11 @@ func (u *credentialUse) renewMinted(ctx context.Context, m *mint.Minter, wait bo
 
 // takeRetry returns the request to send once more after a 401, or nil. The request must be safe to repeat. A credential
 // in it must have changed since, or been renewed.
-func (u *credentialUse) takeRetry(ctx context.Context, m *mint.Minter) *http.Request {
+func (u *mintedUse) takeRetry(ctx context.Context, m *mint.Minter) *http.Request {
 	// At most one retry.
 	again := u.again
 	u.again = nil
-	if !u.renewMinted(ctx, m, again != nil) {
+	if !u.renewValues(ctx, m, again != nil) {
 		return nil
 	}
 	return again

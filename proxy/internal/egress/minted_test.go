@@ -552,6 +552,37 @@ func TestMintedRefused(t *testing.T) {
 	}
 }
 
+// TestMintedRetryOverride: a request whose header or query names a method that writes is not repeated after a 401.
+// Promise: never-stale-never-open
+func TestMintedRetryOverride(t *testing.T) {
+	var calls atomic.Int32
+	s := &tokenServer{}
+	s.api = func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+	for i, to := range []string{"header", "query"} {
+		r := newMintRig(t, s)
+		end := r.begin()
+		address := "https://" + demoHost + "/v1"
+		if to == "query" {
+			address += "?_method=DELETE"
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		check(t, err)
+		req.Header.Set("Authorization", "Bearer "+mintedName)
+		if to == "header" {
+			req.Header.Set("X-HTTP-Method-Override", "DELETE")
+		}
+		resp, err := r.client(false).Do(req)
+		check(t, err)
+		if text := body(t, resp); resp.StatusCode != http.StatusUnauthorized || int(calls.Load()) != i+1 {
+			t.Errorf("%s: status %d after %d calls: %s", to, resp.StatusCode, calls.Load(), text)
+		}
+		end()
+	}
+}
+
 // TestMintedRetryRefused: if a second credential has no value any more after a 401, the request is not sent again with
 // its name.
 // Promise: never-stale-never-open

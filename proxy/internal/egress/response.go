@@ -110,7 +110,7 @@ func (x *exchange) scrubAnswer(resp *http.Response) (err error) {
 		Framing: x.msg.framingOf(resp.Header), Held: membudget.FromContext(x.ctx),
 	}
 	x.answer.scrubbed, err = x.snap.Scrub.ScrubResponse(resp, o)
-	s := x.creds.newSignatureScrubber()
+	s := x.creds.signature.newScrubber()
 	if err != nil || s == nil {
 		return err
 	}

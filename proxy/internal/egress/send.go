@@ -58,7 +58,7 @@ func (x *exchange) putCredentials() error {
 	u.compression = compressionOf(x.holders())
 	x.note.HeadUp = headSize(out)
 	o := newSwapOptions(x.note.Host, x.request.TLS, x.verdict.APIs)
-	o.Obtain, o.Found = u.newObtainer(x.ctx, x.conf.Mint), x.raiseAlarm
+	o.Obtain, o.Found = u.minted.newObtainer(x.ctx, x.conf.Mint), x.raiseAlarm
 	u.messages = o // a WebSocket's messages have another framing than the body
 	o.Framing = x.msg.framingOf(out.Header)
 	var signs *catalog.Credential
@@ -66,8 +66,7 @@ func (x *exchange) putCredentials() error {
 	if !o.Insecure {
 		signs = mint.ClaimSigner(out, o.Allowed)
 	}
-	// From here on the request holds credentials, so searchRefused must not search it again.
-	u.searched, u.rest = true, coding.SplitBody(out)
+	u.rest = coding.BodyOf(out).Split()
 	// Swapping removes a Range header if the response may show a credential; the hint tells the code why.
 	ranged := len(swap.ListRangeHeaders(out)) > 0
 	defer func() { u.ranged = ranged && len(swap.ListRangeHeaders(out)) == 0 }()
@@ -92,8 +91,7 @@ func (x *exchange) putCredentials() error {
 	if err != nil {
 		return err
 	}
-	u.noteSignature(signs.Name, signature)
-	u.token = out.Header.Get("X-Amz-Security-Token") != ""
+	u.signature = newRequestSignature(signs.Name, signature, out.Header.Get("X-Amz-Security-Token") != "")
 	return nil
 }
 
@@ -167,8 +165,8 @@ func isGRPC(kind string) bool {
 // noteReport notes the credentials in the receipt entry.
 func (u *credentialUse) noteReport(n *receipt.Note, host catalog.Host, snap *reload.Snapshot, run policy.Run) {
 	n.Swapped = toSwaps(u.swapped.Swapped())
-	if len(u.signed) > 0 {
-		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: u.signed[0].Name, In: "signature"})
+	if name := u.signature.name; name != "" {
+		n.Swapped = append(n.Swapped, proxyapi.Swap{Name: name, In: "signature"})
 	}
 	// A refusal may come before the step that makes a report.
 	if u.swapped != nil {

@@ -61,7 +61,9 @@ var (
 			return x.settlement.setKey(x.conf.Keys, x.from.lease.Tenant, x.request, x.verdict.APIs, x.msg.out)
 		},
 		// A retry swaps again, with the renewed value. An approved request is sent only once.
-		func(x *exchange) error { return x.creds.keepForRetry(x.msg.out, x.verdict.APIs, x.settlement.approved) },
+		func(x *exchange) error {
+			return x.creds.minted.keepForRetry(x.msg.out, x.request, x.verdict.APIs, x.settlement.approved)
+		},
 		(*exchange).putCredentials,
 		func(x *exchange) error { return x.msg.watchRequest(x.verdict.APIs, x.creds.swapped) },
 		// An upstream proxy would resolve the name itself.

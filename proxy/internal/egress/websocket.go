@@ -45,7 +45,7 @@ func (x *exchange) forwardRequest() error {
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		if resp.StatusCode == http.StatusUnauthorized {
-			x.creds.renewMinted(x.ctx, x.conf.Mint, false)
+			x.creds.minted.renewValues(x.ctx, x.conf.Mint, false)
 		}
 		x.w.send(x.scrubResponse(resp)) //nolint:bodyclose // send closes it
 		return nil
@@ -68,7 +68,7 @@ func (x *exchange) forwardRequest() error {
 	x.answer.ws = &wsrelay.Report{}
 	// An end without a close frame is normal: the run ended, or one side disconnected.
 	x.note.Cause = wsrelay.RelayMessages(x.ctx, client, &liveConn{tunnel, x.ctx}, wsrelay.Options{
-		Scrub: x.snap.Scrub, Signature: x.creds.newSignatureScrubber(), Sent: x.creds.listSent(), Swap: x.snap.guard,
+		Scrub: x.snap.Scrub, Signature: x.creds.signature.newScrubber(), Sent: x.creds.listSent(), Swap: x.snap.guard,
 		SwapOptions: x.creds.messages, Redact: x.conf.Redact, Held: membudget.FromContext(x.ctx), Report: x.answer.ws,
 	})
 	x.answer.cut = context.Cause(x.ctx)
