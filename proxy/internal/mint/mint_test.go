@@ -759,6 +759,12 @@ func TestSupply(t *testing.T) {
 	if files, _ := filepath.Glob(w.dir + "/*"); len(files) != 0 {
 		t.Errorf("stored: %q", files)
 	}
+	// A value with an end of its own is due before its end, so that no request waits for the feeder.
+	end := w.clock.now().Add(time.Hour)
+	testkit.Must(t, w.SupplyValue(loginName, credentialapi.SuppliedValue{Value: "supplied-canary-2", ExpiresAt: &end}))
+	if due := w.ListCredentials()[0].DueAt; due == nil || due.After(end.Add(-renewBefore)) || !due.After(w.clock.now()) {
+		t.Errorf("due at %v, ends at %v", due, end)
+	}
 }
 
 // TestRemovedMeanwhile: a configuration that is away for a moment, as while an editor writes it, loses no login: what

@@ -129,8 +129,9 @@ func (s *credentialState) describeState(now time.Time) credentialapi.Credential 
 	default:
 		c.State = credentialapi.StateUnused
 	}
-	if isCommand {
-		c.DueAt = s.kept.Renew
+	// Also with an end of its own, a value is due before its end.
+	if due := s.renewAt; isCommand && !due.IsZero() {
+		c.DueAt = &due
 	}
 	return c
 }
