@@ -13,27 +13,17 @@ import (
 // maxField bounds the name after the colon of a surface, in bytes.
 const maxField = 128
 
+var surfaceNames = [...]string{
+	SurfaceNone: "none", SurfaceHeader: "header", SurfaceQuery: "query", SurfacePath: "path", SurfaceBody: "body",
+	SurfaceCookie: "cookie",
+}
+
 // String returns the surface as in config.json, for example "header:X-Api-Key". The zero surface is "none".
 func (s Surface) String() string {
-	var kind string
-	switch s.Kind {
-	case SurfaceHeader:
-		kind = "header"
-	case SurfaceQuery:
-		kind = "query"
-	case SurfacePath:
-		kind = "path"
-	case SurfaceBody:
-		kind = "body"
-	case SurfaceCookie:
-		kind = "cookie"
-	default:
-		return "none"
-	}
 	if s.Field == "" {
-		return kind
+		return surfaceNames[s.Kind]
 	}
-	return kind + ":" + s.Field
+	return surfaceNames[s.Kind] + ":" + s.Field
 }
 
 // ParseSurface reads one entry of a credential's "in". It returns header names in canonical form, and rejects sink
@@ -46,29 +36,19 @@ func ParseSurface(s string) (Surface, error) {
 	if err := checkField(field); err != nil {
 		return Surface{}, err
 	}
-	switch kind {
-	case "header":
-		if !named {
-			return Surface{Kind: SurfaceHeader}, nil
-		}
+	k := SurfaceKind(max(0, slices.Index(surfaceNames[:], kind)))
+	switch {
+	case k == SurfaceNone:
+		return Surface{}, errors.New("not a surface")
+	case k == SurfaceHeader && named:
 		return parseHeaderSurface(field)
-	case "query":
-		return Surface{Kind: SurfaceQuery, Field: field}, nil
-	case "body":
-		return Surface{Kind: SurfaceBody, Field: field}, nil
-	case "cookie":
-		// Any cookie would include those that a server publishes, such as a nickname.
-		if !isToken(field) {
-			return Surface{}, errors.New("not the name of a cookie")
-		}
-		return Surface{Kind: SurfaceCookie, Field: field}, nil
-	case "path":
-		if named {
-			return Surface{}, errors.New("\"path\" with a name")
-		}
-		return Surface{Kind: SurfacePath}, nil
+	// Any cookie would include those that a server publishes, such as a nickname.
+	case k == SurfaceCookie && !isToken(field):
+		return Surface{}, errors.New("not the name of a cookie")
+	case k == SurfacePath && named:
+		return Surface{}, errors.New("\"path\" with a name")
 	}
-	return Surface{}, errors.New("not a surface")
+	return Surface{k, field}, nil
 }
 
 func parseHeaderSurface(name string) (Surface, error) {

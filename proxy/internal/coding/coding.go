@@ -113,6 +113,7 @@ func SumWindows(encodings []string) (n int64) {
 type Reader struct {
 	src     countedSource
 	layers  []*codingLayer
+	top     io.Reader // the last layer, or src without layers
 	decoded int64
 	err     error
 }
@@ -121,11 +122,10 @@ type Reader struct {
 // empty in every encoding.
 func NewReader(src io.Reader, encodings []string) *Reader {
 	r := &Reader{src: countedSource{src: src}}
-	below := io.Reader(&r.src)
+	r.top = &r.src
 	for _, name := range encodings {
-		l := &codingLayer{name: name, src: bufio.NewReaderSize(below, 4<<10)}
-		r.layers = append(r.layers, l)
-		below = l
+		l := &codingLayer{name: name, src: bufio.NewReaderSize(r.top, 4<<10)}
+		r.layers, r.top = append(r.layers, l), l
 	}
 	return r
 }
@@ -135,13 +135,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	var n int
-	var err error
-	if len(r.layers) == 0 {
-		n, err = r.src.Read(p)
-	} else {
-		n, err = r.layers[len(r.layers)-1].Read(p)
-	}
+	n, err := r.top.Read(p)
 	r.decoded += int64(n)
 	//nolint:errorlint // an io.Reader ends with io.EOF itself
 	switch {

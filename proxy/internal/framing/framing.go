@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -37,19 +36,16 @@ func DetectKind(h http.Header) Kind {
 	case isGRPC && (grpc == "" || strings.HasPrefix(strings.TrimPrefix(grpc, "-web"), "+") || grpc == "-web"),
 		strings.HasPrefix(media, "application/connect+"):
 		return Lengths
-	case slices.Contains(lineTypes(), media):
+	}
+	switch media {
+	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl", "application/jsonlines",
+		"application/x-jsonlines", "application/json-lines", "application/json-seq", "application/stream+json":
 		return Lines
-	case media == "application/json", strings.HasSuffix(media, "+json"):
+	}
+	if media == "application/json" || strings.HasSuffix(media, "+json") {
 		return JSON
 	}
 	return None
-}
-
-// lineTypes returns the common media types for JSON with one value in each line.
-func lineTypes() []string {
-	return []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl",
-		"application/jsonlines", "application/x-jsonlines", "application/json-lines", "application/json-seq",
-		"application/stream+json"}
 }
 
 // Scanner finds the ends of messages in a body that arrives in pieces.

@@ -28,10 +28,7 @@ func (m *Minter) requestDeviceCode(ctx context.Context, s *credentialState, o *o
 	if l.client.Resource != "" {
 		form.Set("resource", l.client.Resource)
 	}
-	user, password := "", ""
-	if l.client.Basic && l.client.Secret != "" {
-		user, password = l.client.ID, l.client.Secret
-	}
+	user, password := l.client.basicLogin()
 	d, err := m.newRequester(s).fetchDeviceCode(ctx, l.client.DeviceURL, form, user, password)
 	// RFC 8628, section 3.1, requires client authentication, but Google's documentation does not mention it. So the secret
 	// is sent only if the server asks for it.

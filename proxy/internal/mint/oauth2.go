@@ -52,6 +52,15 @@ func (o *oauth2) chooseClient(old *client) *client {
 		TokenURL: o.TokenURL, AuthURL: o.AuthURL, DeviceURL: o.DeviceURL, Scopes: o.Scopes}
 }
 
+// basicLogin returns the id and secret for the Authorization header, or "" if they are in the body. RFC 6749, section
+// 2.3: a client uses one way to authenticate in a request.
+func (c *client) basicLogin() (user, password string) {
+	if c.Basic && c.Secret != "" {
+		return c.ID, c.Secret
+	}
+	return "", ""
+}
+
 // joinScopes joins scopes with the separator that the server expects.
 func (o *oauth2) joinScopes(scopes []string) string {
 	return strings.Join(scopes, cmp.Or(o.ScopeSeparator, " "))
@@ -97,12 +106,8 @@ func (o *oauth2) requestToken(ctx context.Context, r *requester, c *client, form
 	if c.Resource != "" {
 		form.Set("resource", c.Resource)
 	}
-	user, password := "", ""
-	switch {
-	// RFC 6749, section 2.3: a client uses one way to authenticate in a request.
-	case c.Basic && c.Secret != "":
-		user, password = c.ID, c.Secret
-	default:
+	user, password := c.basicLogin()
+	if user == "" {
 		form.Set("client_id", c.ID)
 		if c.Secret != "" {
 			form.Set("client_secret", c.Secret)

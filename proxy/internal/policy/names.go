@@ -104,7 +104,7 @@ func findWordClaim(word string) nameClaim {
 		if len(letters) == len(buf) {
 			return noClaim
 		}
-		letters = append(letters, toLower(word[i]))
+		letters = append(letters, word[i]|0x20) // a digit has this bit
 	}
 	// Most names end in another letter: this spares them the search of the lists.
 	switch {
@@ -121,13 +121,6 @@ func findWordClaim(word string) nameClaim {
 }
 
 func isAlphanumeric(b byte) bool { return '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z' }
-
-func toLower(b byte) byte {
-	if 'A' <= b && b <= 'Z' {
-		b |= 0x20
-	}
-	return b
-}
 
 // decodeEscapes removes one layer of percent-encoding, including that of IIS (%u005f). It keeps a percent sign that
 // begins no escape, because servers decode the rest all the same.

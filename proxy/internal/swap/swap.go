@@ -409,29 +409,14 @@ const maxShown = 64
 
 // receiptName returns the name of a spot for receipts.
 func (at requestSpot) receiptName(s catalog.Surface) string {
-	switch {
-	case at.kind == catalog.SurfaceHeader && len(at.field) <= maxShown:
+	if at.kind == catalog.SurfaceHeader && len(at.field) <= maxShown {
 		return "header:" + at.field
-	case s.Field != "":
-		return at.hintName() + ":" + s.Field
 	}
-	return at.hintName()
+	return s.String()
 }
 
 // hintName returns the name of a spot for hints. It contains no text of the request.
-func (at requestSpot) hintName() string {
-	switch at.kind {
-	case catalog.SurfaceHeader:
-		return "header"
-	case catalog.SurfaceQuery:
-		return "query"
-	case catalog.SurfacePath:
-		return "path"
-	case catalog.SurfaceCookie:
-		return "cookie"
-	}
-	return "body"
-}
+func (at requestSpot) hintName() string { return catalog.Surface{Kind: at.kind}.String() }
 
 // reportNames reports all names in a text that is not rewritten. code is the reason for the names that the exchange may
 // use.

@@ -90,17 +90,13 @@ func New(c Config) (*Pool, error) {
 		return nil, errors.New("UPSTREAM_CA_FILE: the file contains no certificate")
 	}
 	p := &Pool{conf: c, roots: roots, asked: time.Now(), now: time.Now}
+	p.networks, p.lookUp = []string{"ip"}, func(ctx context.Context, _, host string) ([]netip.Addr, error) {
+		return c.Resolve(ctx, host)
+	}
 	if c.Resolve == nil {
+		p.networks, p.lookUp = []string{"ip4", "ip6"}, lookUpSystem
 		p.conf.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
-			// The trailing dot keeps the system from trying its search domains.
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", makeAbsolute(host))
-		}
-		p.networks, p.lookUp = []string{"ip4", "ip6"}, func(ctx context.Context, network, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, network, makeAbsolute(host))
-		}
-	} else {
-		p.networks, p.lookUp = []string{"ip"}, func(ctx context.Context, _, host string) ([]netip.Addr, error) {
-			return c.Resolve(ctx, host)
+			return lookUpSystem(ctx, "ip", host)
 		}
 	}
 	p.clearMaps()
@@ -113,12 +109,13 @@ func (p *Pool) clearMaps() {
 	p.speaks, p.silent = map[string]hostProtocol{}, map[string]time.Time{}
 }
 
-// makeAbsolute makes a name with dots absolute. A single label stays, because /etc/hosts may have it.
-func makeAbsolute(host string) string {
+// lookUpSystem asks the system's resolver.
+func lookUpSystem(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	// The trailing dot keeps the system from trying its search domains. A single label may be in /etc/hosts.
 	if strings.Contains(host, ".") {
-		return host + "."
+		host += "."
 	}
-	return host
+	return net.DefaultResolver.LookupNetIP(ctx, network, host)
 }
 
 // Owner is the only user of its HTTP/1 connections. When its context ends, its idle connections are closed.
