@@ -59,6 +59,24 @@ func TestServerSettings(t *testing.T) {
 	}
 }
 
+// TestServerWithoutHost: the load warns of fields about requests if a server has no host, because they have no effect.
+func TestServerWithoutHost(t *testing.T) {
+	for field, value := range map[string]string{
+		"limits": `{"calls": "10/h"}`, "rules": `[{"methods": ["GET"], "then": "allow"}]`, "restricted_methods": `["DELETE"]`,
+		"allowed_methods": `["GET"]`, "idempotency": `"Idempotency-Key"`,
+	} {
+		for _, more := range []string{"", `"domains": ["api.acme.com"], `} {
+			text := `{"description": "A", ` + more + `"` + field + `": ` + value + `, "mcp": {"command": ["acme"]}}`
+			_, problems := catalog.Load(writeTree(t, map[string]string{"acme/config.json": text}), catalog.Options{})
+			found := problems.String()
+			if warns := strings.Contains(found, field+": without effect"); warns != (more == "") || !warns && found != "" {
+				t.Errorf("%s: %s", text, found)
+			}
+		}
+	}
+	server(t, `{"description": "A", "rules": [{"tools": ["get_*"], "then": "allow"}], "mcp": {"command": ["acme"]}}`) // no warning
+}
+
 // TestServerVersion: a change of any setting is another version of the catalog.
 func TestServerVersion(t *testing.T) {
 	seen := map[string]string{}

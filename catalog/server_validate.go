@@ -24,6 +24,7 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 	}
 	a.Server = s
 	v.serverURL(a, s)
+	v.warnWithoutHosts(a)
 	v.serverPackage(s.Package)
 	v.serverRegistry(s)
 	v.checkConstraints(s)
@@ -65,6 +66,22 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 	for i, name := range s.ExclusiveWith {
 		if folderProblem(name) != "" || name == "" {
 			v.AddError(fmt.Sprintf("mcp.exclusive_with[%d]", i), "not the name of an API", "the name of a folder in apis/")
+		}
+	}
+}
+
+// warnWithoutHosts warns of fields about requests if a server has no host, so that no request can match them.
+func (v *configValidator) warnWithoutHosts(a *API) {
+	for _, f := range []struct {
+		name  string
+		isSet bool
+	}{
+		{"limits", a.Limits != nil}, {"rules", a.Rules != nil}, {"restricted_methods", a.Methods.Restricted != nil},
+		{"allowed_methods", a.Methods.Allowed != nil}, {"idempotency", a.Idempotency != ""},
+	} {
+		if f.isSet && len(a.Hosts) == 0 {
+			v.AddWarning(f.name, "without effect: it is about requests, and the server has no host",
+				`"domains", or "rules" with "tools"`)
 		}
 	}
 }
