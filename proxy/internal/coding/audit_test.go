@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -57,6 +58,50 @@ func TestAudit(t *testing.T) {
 		t.Errorf("a body that breaks off: %v", err)
 	}
 }
+
+// TestReleaseBody: the readers of a body stop, also below a split, and its source stays open. A body that is being read
+// keeps them.
+func TestReleaseBody(t *testing.T) {
+	ReleaseBody(nil)
+	ReleaseBody(&http.Request{Body: http.NoBody})
+	source := &closable{Reader: strings.NewReader("text")}
+	req := &http.Request{Body: source}
+	ended := make(chan error, 1)
+	watch := func(c *Body) {
+		c.AddReader(func(r io.Reader) io.Reader {
+			return readerFunc(func(p []byte) (int, error) {
+				n, err := r.Read(p)
+				if err != nil {
+					ended <- err
+				}
+				return n, err
+			})
+		})
+	}
+	b := BodyOf(req)
+	b.AddWatcher(watch)
+	below := b.Split()
+	b.mu.Lock()
+	ReleaseBody(req) // as if Read waited
+	b.mu.Unlock()
+	if len(below.stops) != 1 {
+		t.Fatal("a body that is being read was released")
+	}
+	ReleaseBody(req)
+	if err := <-ended; err == nil || source.closed {
+		t.Errorf("the watcher ended with %v; the source is closed: %t", err, source.closed)
+	}
+	if n, err := req.Body.Read(make([]byte, 4)); n > 0 || err == nil {
+		t.Errorf("afterwards: %d bytes, %v", n, err)
+	}
+}
+
+type closable struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closable) Close() error { c.closed = true; return nil }
 
 type readerFunc func([]byte) (int, error)
 

@@ -132,6 +132,12 @@ func (b *Body) Close() error {
 	err := b.src.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stopReaders()
+	return err
+}
+
+// stopReaders stops the readers of the chain. The caller holds mu.
+func (b *Body) stopReaders() {
 	if b.err == nil {
 		b.err = io.ErrClosedPipe
 	}
@@ -139,7 +145,19 @@ func (b *Body) Close() error {
 		s.Stop()
 	}
 	b.stops = nil
-	return err
+}
+
+// ReleaseBody stops the readers of a request's body, and keeps the source open. Call it at the end of an exchange:
+// http.Transport closes only the body of a request that it got. A body that is being read stays, because its reader
+// closes it.
+func ReleaseBody(req *http.Request) {
+	if req == nil {
+		return
+	}
+	for b, ok := req.Body.(*Body); ok && b.mu.TryLock(); b, ok = b.src.(*Body) {
+		b.stopReaders()
+		b.mu.Unlock()
+	}
 }
 
 // putBack puts text that was read back before the rest. end is the error after the text, or nil for the rest.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/codeforge-mcp/codeforge/proxy/internal/coding"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 )
 
@@ -110,6 +111,7 @@ var (
 
 	// endSteps run once for each exchange, also after a refusal.
 	endSteps = []endStep{
+		func(x *exchange) { coding.ReleaseBody(x.msg.out) }, // the request may never have left
 		func(x *exchange) { noteLeft(&x.note, x.call.leaves, x.answer.left.Load()) },
 		func(x *exchange) { x.settlement.returnUnused(&x.note) }, // limits and approvals, if no byte left
 		func(x *exchange) { x.settlement.endAttempt(x.answer.status, x.note.Left) },
