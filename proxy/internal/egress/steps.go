@@ -111,7 +111,6 @@ var (
 
 	// endSteps run once for each exchange, also after a refusal.
 	endSteps = []endStep{
-		func(x *exchange) { coding.ReleaseBody(x.msg.out) }, // the request may never have left
 		func(x *exchange) { noteLeft(&x.note, x.call.leaves, x.answer.left.Load()) },
 		func(x *exchange) { x.settlement.returnUnused(&x.note) }, // limits and approvals, if no byte left
 		func(x *exchange) { x.settlement.endAttempt(x.answer.status, x.note.Left) },
@@ -124,6 +123,7 @@ var (
 				return cleanForLog(x.conf.Redact, x.snap.Snapshot, text)
 			})
 		},
+		func(x *exchange) { coding.ReleaseBody(x.msg.out) }, // the request may never have left
 	}
 )
 
