@@ -72,18 +72,17 @@ func (v *configValidator) addServer(a *API, s *mcpserver.Settings) {
 
 // warnWithoutHosts warns of fields about requests if a server has no host, so that no request can match them.
 func (v *configValidator) warnWithoutHosts(a *API) {
-	for _, f := range []struct {
-		name  string
-		isSet bool
-	}{
-		{"limits", a.Limits != nil}, {"rules", a.Rules != nil}, {"restricted_methods", a.Methods.Restricted != nil},
-		{"allowed_methods", a.Methods.Allowed != nil}, {"idempotency", a.Idempotency != ""},
-	} {
-		if f.isSet && len(a.Hosts) == 0 {
-			v.AddWarning(f.name, "without effect: it is about requests, and the server has no host",
+	warn := func(field string, isSet bool) {
+		if isSet && len(a.Hosts) == 0 {
+			v.AddWarning(field, "without effect: it is about requests, and the server has no host",
 				`"domains", or "rules" with "tools"`)
 		}
 	}
+	warn("limits", a.Limits != nil)
+	warn("rules", a.Rules != nil)
+	warn("restricted_methods", a.Methods.Restricted != nil)
+	warn("allowed_methods", a.Methods.Allowed != nil)
+	warn("idempotency", a.Idempotency != "")
 }
 
 // serverHost returns the host of a URL as a host pattern, with the port unless it is the default port.

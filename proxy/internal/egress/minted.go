@@ -21,12 +21,11 @@ import (
 
 // credentialUse records which credentials an exchange put into its request.
 type credentialUse struct {
-	rest     *coding.Body  // below the search for values: the part of the body that it has not read; may be nil
-	swapped  *swap.Report  // nil until the request was searched for values, and may have got credentials
-	messages swap.Options  // for the messages of a WebSocket
-	ranged   bool          // a Range header was removed
-	want     upstream.Want // the connection that the request needs
-
+	rest        *coding.Body  // below the search for values: the part of the body that it has not read; may be nil
+	swapped     *swap.Report  // nil until the request was searched for values, and may have got credentials
+	messages    swap.Options  // for the messages of a WebSocket
+	ranged      bool          // a Range header was removed
+	want        upstream.Want // the connection that the request needs
 	compression compression
 	minted      mintedUse
 	signature   requestSignature
