@@ -137,7 +137,8 @@ func (g *Guard) isPublicHost(host string) bool {
 }
 
 // forwarded are the headers of proxies and tunnels. They only take rights away, so a client may forge them.
-var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Cf-Connecting-Ip"}
+var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
+	"X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "Fly-Client-Ip", "Via"}
 
 // isFromOutside reports whether a request comes from another machine, through the proxy that serves the public host.
 func (g *Guard) isFromOutside(r *http.Request) bool {
