@@ -102,7 +102,7 @@ func RunChecks(ctx context.Context, c Config, on func(Finding)) {
 			newOK("codeforge", version.Version),
 			newSkip("machine", "not visible from inside the container: run codeforge doctor on the host"),
 		})
-		runAll(checkRunning, checkAlarms, mcpServers, checkDatabase, checkOutside)
+		runAll(checkRunning, checkAlarms, checkServers, checkDatabase, checkOutside)
 		return
 	}
 	runAll(checkVersions, checkMachine, checkEngine)
@@ -110,8 +110,8 @@ func RunChecks(ctx context.Context, c Config, on func(Finding)) {
 	if canEmbed(all) {
 		report(runTrial(ctx, c))
 	}
-	report(anyMode(all))
-	runAll(checkRunning, checkAlarms, mcpServers, checkDatabase, checkPort, checkConfiguration, checkFiles, checkOutside)
+	report(checkModes(all))
+	runAll(checkRunning, checkAlarms, checkServers, checkDatabase, checkPort, checkConfiguration, checkFiles, checkOutside)
 }
 
 // canEmbed reports whether the findings so far allow embedded mode here.
@@ -128,8 +128,8 @@ func canEmbed(all []Finding) bool {
 	return true
 }
 
-// anyMode fails if neither embedded mode nor Docker mode can run here.
-func anyMode(all []Finding) []Finding {
+// checkModes fails if neither embedded mode nor Docker mode can run here.
+func checkModes(all []Finding) []Finding {
 	docker := false
 	for _, f := range all {
 		docker = docker || f.Check == "Docker" && f.Status == OK

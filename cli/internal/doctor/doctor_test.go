@@ -48,7 +48,7 @@ func ca(t *testing.T, from, until time.Time) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func TestJudgeCA(t *testing.T) {
+func TestCheckCA(t *testing.T) {
 	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	year := 365 * 24 * time.Hour
 	for name, row := range map[string]struct {
@@ -63,7 +63,7 @@ func TestJudgeCA(t *testing.T) {
 		"no PEM":        {[]byte("hello"), Fail, "is not PEM"},
 		"broken":        {pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), Fail, "cannot be parsed"},
 	} {
-		f := judgeCA(row.text, now)
+		f := checkCA(row.text, now)
 		if f.Status != row.want || !strings.Contains(f.Text, row.says) {
 			t.Errorf("%s: %+v, want %s saying %q", name, f, row.want, row.says)
 		}
@@ -90,7 +90,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-func TestAnyMode(t *testing.T) {
+func TestCheckModes(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		all  []Finding
@@ -105,7 +105,7 @@ func TestAnyMode(t *testing.T) {
 		{"neither", []Finding{newWarning("namespaces", "", ""), newSkip("Docker", "")}, 1},
 		{"a Mac without Docker", []Finding{newSkip("kernel", ""), newSkip("Docker", "")}, 1},
 	} {
-		if got := anyMode(row.all); len(got) != row.want {
+		if got := checkModes(row.all); len(got) != row.want {
 			t.Errorf("%s: %+v", row.name, got)
 		}
 	}
@@ -145,6 +145,10 @@ func TestFiles(t *testing.T) {
 	write(dotenv, "MCP_PORT=1\n", 0o644)
 	if got := check(); strings.Contains(got, "warning") || strings.Contains(got, "failed") {
 		t.Errorf("nothing is wrong, got\n%s", got)
+	}
+	write(dotenv, "PROXY_DATABASE_URL=postgres://u:s3cret-token@db.test/x\n", 0o644)
+	if got := check(); !strings.Contains(got, "warning "+dotenv+" holds PROXY_DATABASE_URL") {
+		t.Errorf("the password of a database is readable, got\n%s", got)
 	}
 	write(dotenv, "MCP_AUTH_TOKEN=s3cret-token\n", 0o644)
 	write(state.Join("ca-private", "ca.key"), "key", 0o644)

@@ -111,9 +111,6 @@ func checkConfiguration(_ context.Context, c Config) []Finding {
 	return append(out, newOK("apis", fmt.Sprintf("%d of %d active", active, len(c.Catalog.APIs()))))
 }
 
-// secretSettings are the settings that other users must not read.
-var secretSettings = []string{"MCP_AUTH_TOKEN", "REDACTING_STRINGS", "UPSTREAM_PROXY"}
-
 // checkFiles checks the permissions of secret files. The catalog checks config.json.
 func checkFiles(_ context.Context, c Config) []Finding {
 	if runtime.GOOS == "windows" {
@@ -123,7 +120,7 @@ func checkFiles(_ context.Context, c Config) []Finding {
 	if info, err := os.Stat(c.Dotenv); err == nil {
 		values, _ := settings.ReadFile(c.Dotenv) // configuration reports mistakes
 		secret := ""
-		for _, name := range secretSettings {
+		for _, name := range append(settings.InFile(), "UPSTREAM_PROXY") {
 			if values[name] != "" {
 				secret = name
 			}
@@ -155,8 +152,8 @@ func checkFiles(_ context.Context, c Config) []Finding {
 // expirySoon is the time before the expiry of a certificate from which doctor warns.
 const expirySoon = 30 * 24 * time.Hour
 
-// judgeCA judges the certificate that the sandbox trusts.
-func judgeCA(text []byte, now time.Time) Finding {
+// checkCA checks the certificate that the sandbox trusts.
+func checkCA(text []byte, now time.Time) Finding {
 	const fix = "codeforge down, remove the folders ca-private and ca-public in the state directory, codeforge up"
 	block, _ := pem.Decode(text)
 	if block == nil {

@@ -23,7 +23,7 @@ func checkOutside(ctx context.Context, c Config) []Finding {
 		return []Finding{newFailure("hosts", "the running CodeForge could not check them: "+err.Error(),
 			"codeforge status shows whether it is ready")}
 	}
-	out := []Finding{judgeCA([]byte(d.CA), time.Now())}
+	out := []Finding{checkCA([]byte(d.CA), time.Now())}
 	switch {
 	case c.Offline:
 		return append(out, newSkip("hosts", "not checked (--offline)"))

@@ -8,9 +8,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/mcpserver"
 )
 
-// mcpServers reports the MCP servers of a running CodeForge: their number, and each one whose last start failed.
+// checkServers reports the MCP servers of a running CodeForge: their number, and each one whose last start failed.
 // Without a running CodeForge, or without servers, it returns no finding.
-func mcpServers(ctx context.Context, c Config) []Finding {
+func checkServers(ctx context.Context, c Config) []Finding {
 	place, err := mcpclient.LocateServer(ctx, c.Server)
 	if err != nil {
 		return nil

@@ -21,13 +21,13 @@ func TestMCPServers(t *testing.T) {
 	defer srv.Close()
 	c := Config{Server: mcpclient.Config{URL: srv.URL + "/mcp"}}
 	answer = `{"servers":[{"name":"a","state":"running","tools":3},{"name":"b","state":"failing","problem":"no such package"}]}`
-	got := mcpServers(t.Context(), c)
+	got := checkServers(t.Context(), c)
 	if len(got) != 2 || got[0].Status != OK || got[0].Text != "2 configured, 1 running; the others start with their first call" ||
 		got[1].Status != Warn || got[1].Check != "MCP server b" || got[1].Text != "no such package" {
 		t.Errorf("%+v", got)
 	}
 	for _, answer = range []string{`{"servers":[]}`, `{}`, `no json`} {
-		if got := mcpServers(t.Context(), c); got != nil {
+		if got := checkServers(t.Context(), c); got != nil {
 			t.Errorf("%s: %+v", answer, got)
 		}
 	}
