@@ -45,7 +45,7 @@ var notMessage = regexp.MustCompile(`DO NOTHING|(?:default|connect)-src '|truste
 
 // readProject reads the files that Git knows, so that build output does not count.
 func readProject(root string) (*project, error) {
-	cmd := exec.Command("git", "-c", "safe.directory=*", "-C", root, "ls-files", "*.go", "*.md", "*.js", "*.ts", "*.py") //nolint:noctx // ends by itself
+	cmd := exec.Command("git", "-c", "safe.directory=*", "-C", root, "ls-files", "*.go", "*.md", "*.js", "*.ts", "*.py", "*.tmpl", "*help.txt") //nolint:noctx // ends by itself
 	list, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing the files: %w", err)
@@ -67,6 +67,8 @@ func readProject(root string) (*project, error) {
 			p.addPage(file, string(source))
 		case ".go":
 			err = p.addSource(file, source)
+		case ".tmpl", ".txt":
+			p.addTexts(file, string(source))
 		default:
 			if filepath.Base(file) != "preact.js" {
 				p.addScript(file, string(source))
@@ -106,6 +108,17 @@ func (p *project) addScript(file, source string) {
 	}
 	for _, word := range anyWord.FindAllString(source, -1) {
 		p.known[word] = true
+	}
+}
+
+// addTexts adds the messages of a file that only has texts: its paragraphs of at least three words.
+func (p *project) addTexts(file, source string) {
+	line := 1
+	for paragraph := range strings.SplitSeq(source, "\n\n") {
+		if len(strings.Fields(paragraph)) >= 3 {
+			p.messages = append(p.messages, text{file + ":" + strconv.Itoa(line), paragraph})
+		}
+		line += strings.Count(paragraph, "\n") + 2
 	}
 }
 

@@ -32,6 +32,15 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// TestAddTexts checks the messages of help.txt and of the guide.
+func TestAddTexts(t *testing.T) {
+	p := &project{}
+	p.addTexts("help.txt", "=== up\n\nShort text\n\nNobody has\nit\n")
+	if len(p.messages) != 1 || p.messages[0].String() != "help.txt:5: Nobody has it" {
+		t.Errorf("%v", p.messages)
+	}
+}
+
 func TestCountWords(t *testing.T) {
 	for name, want := range map[string]int{"serve": 1, "HTTP": 1, "serveHTTP": 2, "HTTPServer": 2, "sendOrRefuse": 3, "isA": 2, "x_y": 1} {
 		if got := countWords(name); got != want {
