@@ -104,7 +104,6 @@ func (o *apiOptions) changeCommands(e *Env, group, noun string) []*cobra.Command
 		return func(ctx context.Context, e *Env, name string) error { return o.setActive(ctx, e, name, on) }
 	}
 	remove := nameCommand(e, group+" rm", "remove an "+noun+" with its credentials", o.removeAPI)
-	remove.SuggestFor = []string{"remove", "delete"}
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove without confirmation")
 	return []*cobra.Command{
 		nameCommand(e, group+" enable", "switch an "+noun+" on", activate(true)),

@@ -99,6 +99,9 @@ func silentError(code int) error {
 // Run runs the command line and returns the exit code.
 func Run(ctx context.Context, e *Env) int {
 	err := dispatchArgs(ctx, e)
+	if err == nil { // most prints ignore their error
+		err = e.Stdout.Err()
+	}
 	if err == nil {
 		return 0
 	}
@@ -191,6 +194,9 @@ func prepareCommand(e *Env, c *cobra.Command) {
 			}
 			return nil
 		}
+	}
+	if c.Name() == "rm" {
+		c.SuggestFor = []string{"remove", "delete"}
 	}
 	if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {

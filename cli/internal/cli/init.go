@@ -56,6 +56,7 @@ func initHere(e *Env, asJSON bool) error {
 // writeHome creates apis/ with examples, and .env, in the folder base ("" is the working directory). It returns the
 // paths that it made, and those that existed and stay. The examples of the release are one path, the folder apis.
 func writeHome(e *Env, base string) (made, kept []string, err error) {
+	made, kept = []string{}, []string{} // JSON's null is not a list
 	proxy := environProxy(e)
 	for _, f := range []struct {
 		path, text string

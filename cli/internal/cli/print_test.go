@@ -54,6 +54,26 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
+// TestLostOutput: a command whose output cannot be written fails.
+func TestLostOutput(t *testing.T) {
+	readOnly, err := os.Open(os.DevNull)
+	testkit.Must(t, err)
+	defer readOnly.Close()
+	path := filepath.Join(t.TempDir(), "err")
+	log, err := os.Create(path)
+	testkit.Must(t, err)
+	defer log.Close()
+	for _, args := range [][]string{{"version"}, {"man"}, {"help"}} {
+		e := &Env{Args: args, Stdout: terminal.NewStream(readOnly), Stderr: terminal.NewStream(log)}
+		if code := Run(t.Context(), e); code != ExitFailed {
+			t.Errorf("%s: exit %d", args[0], code)
+		}
+	}
+	if text, err := os.ReadFile(path); strings.Count(string(text), "codeforge: write "+os.DevNull) != 3 {
+		t.Errorf("%q %v", text, err)
+	}
+}
+
 // TestApproveElsewhere: without a terminal, approve wants an ID.
 func TestApproveElsewhere(t *testing.T) {
 	stdin, err := os.Open(os.DevNull)

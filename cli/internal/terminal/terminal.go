@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/term"
 
@@ -31,7 +32,8 @@ const (
 type Stream struct {
 	file     *os.File
 	terminal bool
-	mark     string // starts a colour; random, so that text from outside cannot contain it
+	mark     string                // starts a colour; random, so that text from outside cannot contain it
+	err      atomic.Pointer[error] // the first failed write
 }
 
 // NewStream makes the stream of a file.
@@ -53,14 +55,24 @@ func (s *Stream) File() *os.File { return s.file }
 
 // Write writes text.
 func (s *Stream) Write(p []byte) (int, error) {
-	//defence:terminal permits
-	if !s.terminal {
-		return s.file.Write(p)
+	text := p
+	//defence:terminal
+	if s.terminal {
+		text = []byte(s.escapeText(string(p)))
 	}
-	if _, err := s.file.WriteString(s.escapeText(string(p))); err != nil {
+	if _, err := s.file.Write(text); err != nil {
+		s.err.CompareAndSwap(nil, &err)
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// Err returns the error of the first failed Write, or nil.
+func (s *Stream) Err() error {
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // WriteString writes text.
