@@ -32,6 +32,17 @@ func readConfig(dir, name string) (path string, text []byte, err error) {
 	return path, text, err
 }
 
+// readOwnConfig is readConfig for a change. It rejects links, because the change must stay in dir/NAME.
+func readOwnConfig(dir, name string) (path string, text []byte, err error) {
+	path, text, err = readConfig(dir, name)
+	for _, p := range []string{filepath.Dir(path), path} {
+		if info, lerr := os.Lstat(p); err == nil && lerr == nil && info.Mode()&fs.ModeSymlink != 0 {
+			err = fmt.Errorf("%s is a symbolic link: change what it points to, or remove the link yourself", p)
+		}
+	}
+	return path, text, err
+}
+
 // exampleSuffix ends the name of an example.
 const exampleSuffix = ".example"
 
@@ -82,7 +93,7 @@ func setField(dir, name, field string, value any) error {
 		return err
 	}
 	defer done()
-	path, text, err := readConfig(dir, name)
+	path, text, err := readOwnConfig(dir, name)
 	if err != nil {
 		return err
 	}
@@ -104,7 +115,7 @@ func UpdateOperations(dir, name string, file []byte) error {
 		return err
 	}
 	defer done()
-	path, text, err := readConfig(dir, name)
+	path, text, err := readOwnConfig(dir, name)
 	if err != nil {
 		return err
 	}
@@ -120,7 +131,7 @@ func UpdateOperations(dir, name string, file []byte) error {
 
 // ListFiles lists the files that Remove removes, config.json first. Examples and their types stay.
 func ListFiles(dir, name string) ([]string, error) {
-	path, _, err := readConfig(dir, name)
+	path, _, err := readOwnConfig(dir, name)
 	if err != nil {
 		return nil, err
 	}

@@ -79,6 +79,29 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// TestLinks: no change reaches files outside of the folder of APIs through a link.
+func TestLinks(t *testing.T) {
+	outside, dir := folder(t, map[string]string{"config.json": "{}", "key.txt": "x"}), t.TempDir()
+	target := filepath.Join(outside, "shop")
+	if err := os.Symlink(target, filepath.Join(dir, "shop")); err != nil {
+		t.Skip("this system permits no links: ", err)
+	}
+	testkit.Must(t, os.Mkdir(filepath.Join(dir, "file"), 0o755))
+	testkit.Must(t, os.Symlink(filepath.Join(target, "config.json"), filepath.Join(dir, "file", "config.json")))
+	for _, name := range []string{"shop", "file"} {
+		for verb, err := range map[string]error{
+			"remove": apidir.RemoveAPI(dir, name), "switch": apidir.SetActive(dir, name, false), "update": apidir.UpdateOperations(dir, name, nil),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+				t.Errorf("%s %s: %v", verb, name, err)
+			}
+		}
+	}
+	if left, err := os.ReadDir(target); err != nil || len(left) != 2 || config(t, outside) != "{}" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // TestAddExample: the example's text stays, with the credential in both forms and "active" set.
 func TestAddExample(t *testing.T) {
 	const example = `{
