@@ -19,12 +19,15 @@ func (o *apiOptions) setActive(ctx context.Context, e *Env, name string, on bool
 	}
 	state := map[bool]string{true: "on", false: "off: its hosts are closed"}[on]
 	// The file is written, but only the running CodeForge opens or closes hosts.
-	if o.waitForLoad(ctx, e, name, on) == notLoaded {
+	effect := o.waitForLoad(ctx, e, name, on)
+	if effect == notLoaded {
 		state = map[bool]string{true: "on", false: "off"}[on] + " in config.json, but the running CodeForge has not loaded " +
 			"that yet; codeforge check and codeforge status show why"
 	}
-	_, err := fmt.Fprintf(e.Stdout, "%s is %s.\n", safetext.OneLine(name), state)
-	return err
+	result := map[string]any{"name": name, "active": on, "loaded": effect == loaded}
+	return printValue(e, o.json, result, true, func() {
+		fmt.Fprintf(e.Stdout, "%s is %s.\n", safetext.OneLine(name), state)
+	})
 }
 
 // removeAPI removes an API after a confirmation.
@@ -47,9 +50,10 @@ func (o *apiOptions) removeAPI(ctx context.Context, e *Env, name string) error {
 		fmt.Fprintf(e.Stderr, "warning: the running CodeForge still has %s; codeforge status shows why\n",
 			safetext.OneLine(name))
 	}
-	_, err = fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials at the provider, unless another program "+
-		"uses them.\n", safetext.OneLine(strings.Join(files, ", ")), folder)
-	return err
+	return printValue(e, o.json, map[string]any{"name": name, "removed": files}, true, func() {
+		fmt.Fprintf(e.Stdout, "Removed %s from %s. Revoke its credentials at the provider, unless another program "+
+			"uses them.\n", safetext.OneLine(strings.Join(files, ", ")), folder)
+	})
 }
 
 // editConfig opens config.json in the user's editor, and checks the file afterwards.

@@ -251,7 +251,9 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	options := document.Options{Name: name, Server: old.Server, Scheme: openapi.None, Methods: allowedMethods(a.Methods)}
+	options := document.Options{
+		Name: name, Server: old.Server, Vars: o.vars, Scheme: openapi.None, Methods: allowedMethods(a.Methods),
+	}
 	// The source may be a file: only the old head says that it is GraphQL.
 	if old.GraphQL && flagName == "" {
 		flagName = "--graphql"

@@ -188,7 +188,7 @@ func printConnected(e *Env, client clients.Client, a endpointAccess, http bool, 
 func usualFile(e *Env, client clients.Client) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("finding your home folder: %w; name the file with --file", err)
+		return "", fmt.Errorf("finding your home folder: %w; name the file itself", err)
 	}
 	work, err := os.Getwd()
 	if err != nil {

@@ -71,7 +71,7 @@ func printConnect(e *Env, a endpointAccess) {
 		}
 	}
 	if len(to.Command) > 0 {
-		words := convert.Each(to.Command, safetext.OneLine)
+		words := convert.Each(to.Command, quoteWord)
 		fmt.Fprintf(w, "  without Node    %s   (for clients that start a program)\n", strings.Join(words, " "))
 	}
 	if a.tenant != "" {
@@ -94,7 +94,7 @@ func tryIt(e *Env, a endpointAccess) string {
 	run := e.programName() + " run FILE.ts"
 	// Without --state, run would look in the usual directory.
 	if usual, err := statedir.FindDir(e.inHome(statedir.Default)); err == nil && a.state != "" && usual.Path() != a.state {
-		run += " --state " + safetext.OneLine(a.state)
+		run += " --state " + quoteWord(a.state)
 	}
 	return run + "   (or - to read the script from stdin)"
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,7 +47,11 @@ func downCommand(e *Env) *cobra.Command {
 		if !*purge {
 			return nil
 		}
-		return purgeState(c.Context(), e, dir, *yes)
+		out := e.Stdout
+		if *asJSON {
+			out = e.Stderr
+		}
+		return purgeState(c.Context(), e, out, dir, *yes)
 	}
 	return c
 }
@@ -70,9 +75,9 @@ func tellOfDocker(ctx context.Context, e *Env) {
 }
 
 // purgeState lists the content of the state directory, asks, and removes it.
-func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
+func purgeState(ctx context.Context, e *Env, out io.Writer, dir statedir.Dir, yes bool) error {
 	if !dir.Exists() {
-		_, err := fmt.Fprintln(e.Stdout, "There is no state to remove.")
+		_, err := fmt.Fprintln(out, "There is no state to remove.")
 		return err
 	}
 	// A folder without this file is not a state directory: a mistyped --state must not delete it.
@@ -84,10 +89,10 @@ func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	if err != nil {
 		return fmt.Errorf("reading the state directory: %w", err)
 	}
-	fmt.Fprintf(e.Stdout, "In %s:\n", dir.Path())
+	fmt.Fprintf(out, "In %s:\n", dir.Path())
 	for _, entry := range entries {
 		files, size := measureFiles(dir.Join(entry.Name()))
-		fmt.Fprintf(e.Stdout, "  %-14s %5d files %10d bytes\n", entry.Name(), files, size)
+		fmt.Fprintf(out, "  %-14s %5d files %10d bytes\n", entry.Name(), files, size)
 	}
 	if !yes {
 		if err := confirmRemoval(ctx, e, "Remove all of it, skills included?"); err != nil {
@@ -97,7 +102,7 @@ func purgeState(ctx context.Context, e *Env, dir statedir.Dir, yes bool) error {
 	if err := dir.Remove(); err != nil {
 		return fmt.Errorf("removing the state directory: %w", err) // CodeForge may have been started again meanwhile
 	}
-	_, err = fmt.Fprintln(e.Stdout, "Removed.")
+	_, err = fmt.Fprintln(out, "Removed.")
 	return err
 }
 

@@ -40,6 +40,7 @@ func loginCommand(e *Env) *cobra.Command {
 type loginOptions struct {
 	target               serverTarget
 	device, paste, quiet bool
+	json                 bool
 }
 
 // addFlags declares the flags that choose the way to log in.
@@ -74,8 +75,9 @@ func (o loginOptions) runLogin(ctx context.Context, e *Env, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Stdout, "%s is logged in.\n", safetext.OneLine(name))
-	return nil
+	return printValue(e, o.json, map[string]any{"name": name, "logged_in": true}, true, func() {
+		fmt.Fprintf(e.Stdout, "%s is logged in.\n", safetext.OneLine(name))
+	})
 }
 
 // loginOf finds a credential that a user can log in for.

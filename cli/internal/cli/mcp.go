@@ -207,7 +207,7 @@ func (o *mcpOptions) logIn(ctx context.Context, e *Env, name string) error {
 			"that has one", name)
 	}
 	l := o.login
-	l.target = o.target
+	l.target, l.json = o.target, o.json
 	return l.runLogin(ctx, e, a.Credentials[i].Name)
 }
 

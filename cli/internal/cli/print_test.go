@@ -74,6 +74,17 @@ func TestLostOutput(t *testing.T) {
 	}
 }
 
+// TestQuoteWord: a printed command line has one word for a path with spaces.
+func TestQuoteWord(t *testing.T) {
+	for word, want := range map[string]string{
+		"/a/b-c.d": "/a/b-c.d", "/my files": "'/my files'", "it's": `'it'\''s'`, "": "''", "$HOME": "'$HOME'",
+	} {
+		if got := quoteWord(word); got != want {
+			t.Errorf("%s: got %s, want %s", word, got, want)
+		}
+	}
+}
+
 // TestApproveElsewhere: without a terminal, approve wants an ID.
 func TestApproveElsewhere(t *testing.T) {
 	stdin, err := os.Open(os.DevNull)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/codeforge-mcp/codeforge/cli/internal/statedir"
 )
 
 func stateCommand(e *Env) *cobra.Command {
@@ -38,9 +40,15 @@ func moveState(ctx context.Context, e *Env, path string, isChosen bool, to strin
 	if !dir.Exists() {
 		return fmt.Errorf("there is no state directory %s", dir.Path())
 	}
-	if pid, isRunning := dir.FindHolder(); isRunning {
+	lock, err := dir.Lock() // a CodeForge that started meanwhile would add runs that are not copied
+	if errors.Is(err, statedir.ErrLocked) {
+		pid, _ := dir.FindHolder()
 		return fmt.Errorf("CodeForge runs here (process %d): stop it with codeforge down", pid)
 	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	w, err := readVariables(e)
 	if err != nil {
 		return err

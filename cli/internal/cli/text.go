@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,14 @@ func printEach(w io.Writer, prefix string, list []string) {
 	for _, text := range list {
 		fmt.Fprintf(w, "%s%s\n", prefix, safetext.OneLine(text))
 	}
+}
+
+// quoteWord returns a word of a shell's command line, for a user to copy.
+func quoteWord(s string) string {
+	if s = safetext.OneLine(s); regexp.MustCompile(`^[\w@%+=:,./-]+$`).MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // joinWithOr returns "a, b or c".

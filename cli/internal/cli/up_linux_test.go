@@ -121,7 +121,7 @@ func TestPurgeMeanwhile(t *testing.T) {
 	purge := func() error {
 		_, err := terminalEnd.WriteString("y\n")
 		testkit.Must(t, err)
-		return purgeState(t.Context(), e, d, false)
+		return purgeState(t.Context(), e, e.Stdout, d, false)
 	}
 	if err := purge(); err == nil || !strings.Contains(err.Error(), "already running") || !d.Exists() {
 		t.Errorf("while it runs: %v", err)

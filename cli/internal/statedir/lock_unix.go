@@ -14,9 +14,6 @@ import (
 	"time"
 )
 
-// ErrLocked is Lock's error if a supervisor already runs on the directory.
-var ErrLocked = errors.New("a supervisor is already running on this state directory")
-
 // Lock locks the directory until the file and all copies of its descriptor are closed.
 func (d Dir) Lock() (*os.File, error) {
 	// O_NOFOLLOW: a link could make this truncate another file.

@@ -53,6 +53,9 @@ func socketFolder(name string) string {
 // ErrNotRunning is the error of functions that need a running supervisor.
 var ErrNotRunning = errors.New("CodeForge is not running")
 
+// ErrLocked is Lock's error if a supervisor already runs on the directory.
+var ErrLocked = errors.New("a supervisor is already running on this state directory")
+
 // Dir is an absolute path without symbolic links.
 type Dir struct{ path string }
 
