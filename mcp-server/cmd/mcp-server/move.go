@@ -9,10 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/alarm"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
@@ -60,11 +62,15 @@ func moveState(ctx context.Context, args []string, getenv func(string) string, s
 	if err := m.db.Migrate(ctx, database.Migrations); err != nil {
 		return database.HideAddress(err)
 	}
+	folders := m.listFolders(ctx, to == "postgres")
+	if err := m.checkTarget(ctx, to == "postgres", folders); err != nil {
+		return err
+	}
 	runs, err := m.moveRuns(ctx, to == "postgres")
 	if err != nil {
 		return err
 	}
-	files, err := m.moveFiles(ctx, to == "postgres")
+	files, err := m.moveFiles(ctx, to == "postgres", folders)
 	if err != nil {
 		return err
 	}
@@ -110,24 +116,73 @@ func (m *stateMover) moveRuns(ctx context.Context, toPostgres bool) (int, error)
 	return n, errors.Join(err, file.Close())
 }
 
-// moveFiles copies skills, pinned skills, the tenants' skills, and alarms.
-func (m *stateMover) moveFiles(ctx context.Context, toPostgres bool) (n int, err error) {
+// listFolders returns the folder of files for each folder of skills, pinned skills and the tenants' skills in Postgres.
+func (m *stateMover) listFolders(ctx context.Context, toPostgres bool) map[string]string {
 	folders := map[string]string{database.SkillPins: filepath.Join(m.history, "skills"), database.Skills: m.skills}
 	for _, of := range m.listTenants(ctx) {
 		folders[database.TenantSkills+of] = filepath.Join(m.tenants, of)
 	}
 	for folder, dir := range folders {
+		// The folder holds the copy of a bucket if an mcp-server of commit 1076a279 used it.
+		if folder == database.Skills {
+			dir = m.history
+		}
+		if _, err := os.Stat(filepath.Join(dir, ".bucket")); err == nil && toPostgres {
+			folders[folder] = filepath.Join(dir, ".bucket")
+		}
+	}
+	return folders
+}
+
+// checkTarget rejects a target with a skill that the source lacks: the user may have deleted it after an earlier move,
+// and it must not come back.
+func (m *stateMover) checkTarget(ctx context.Context, toPostgres bool, folders map[string]string) error {
+	var more []string
+	for folder, dir := range folders {
+		source, err := listSkills(dir)
+		if err != nil {
+			return err
+		}
+		list, err := database.Documents{DB: m.db, Folder: folder}.List(ctx)
+		if err != nil {
+			return database.HideAddress(err)
+		}
+		target := convert.Each(list, func(one database.SharedDocument) string { return one.Name })
+		if !toPostgres {
+			source, target = target, source
+		}
+		for _, name := range target {
+			if !slices.Contains(source, name) {
+				more = append(more, folder+" "+name)
+			}
+		}
+	}
+	if len(more) > 0 {
+		slices.Sort(more)
+		return fmt.Errorf("the target has skills that the source lacks: delete them there first: %q", more)
+	}
+	return nil
+}
+
+// listSkills returns the names of the files of the skills in a folder, which may be missing.
+func listSkills(dir string) ([]string, error) {
+	s, err := skill.OpenStore(dir, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return convert.Each(s.SkillNames(), skill.FileName), nil
+}
+
+// moveFiles copies the skills of the folders, and alarms.
+func (m *stateMover) moveFiles(ctx context.Context, toPostgres bool, folders map[string]string) (n int, err error) {
+	for folder, dir := range folders {
 		copyAll := m.exportSkills
 		if toPostgres {
 			copyAll = m.importSkills
-			// The folder holds the copy of a bucket if an mcp-server of commit 1076a279 used it.
-			beside := dir
-			if folder == database.Skills {
-				beside = m.history
-			}
-			if _, err := os.Stat(filepath.Join(beside, ".bucket")); err == nil {
-				dir = filepath.Join(beside, ".bucket")
-			}
 		}
 		one, err := copyAll(ctx, database.Documents{DB: m.db, Folder: folder}, dir)
 		if n += one; err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // TestMoveState: runs and skills are the same after a move from files to Postgres, a backup of Postgres that is restored
-// into another one, and a move back to files. A folder in Postgres that is no tenant's leads nowhere.
+// into another one, and a move back to files. A target with a skill that was deleted in the source is refused. A folder
+// in Postgres that is no tenant's leads nowhere.
 // Promise: shared-runs
 func TestMoveState(t *testing.T) {
 	source, dir := testkit.NewPostgres(t), t.TempDir()
@@ -34,6 +35,12 @@ func TestMoveState(t *testing.T) {
 	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. The source is unchanged.\n" {
 		t.Fatalf("%q %v", said, err)
 	}
+	source.Query("INSERT INTO document (folder, name, data) VALUES ('skills', 'deleted.ts', '')")
+	const back = `the target has skills that the source lacks: delete them there first: ["skills deleted.ts"]`
+	if _, err := move(source, dir, "postgres"); err == nil || err.Error() != back {
+		t.Errorf("a deleted skill would come back: %v", err)
+	}
+	source.Query("DELETE FROM document WHERE name = 'deleted.ts'")
 	if _, err := move(source, dir, "postgres"); err == nil || !strings.Contains(err.Error(), "the target already has runs") {
 		t.Errorf("a second time: %v", err)
 	}
@@ -47,6 +54,12 @@ func TestMoveState(t *testing.T) {
 	for _, folder := range []string{"../../out", ".", "", "a/b"} {
 		restored.Query("INSERT INTO document (folder, name, data) VALUES ('tenants/%s', 'a.ts', '')", folder)
 	}
+	deleted := filepath.Join(again, "skills", "deleted.ts")
+	testkit.Must(t, os.WriteFile(deleted, []byte("export const b = 2;"), 0o600))
+	if _, err := move(restored, again, "sqlite"); err == nil || err.Error() != back {
+		t.Errorf("a deleted skill would come back: %v", err)
+	}
+	testkit.Must(t, os.Remove(deleted))
 	if said, err := move(restored, again, "sqlite"); err != nil || !strings.HasPrefix(said, "1 runs and 2 files") {
 		t.Fatalf("%q %v", said, err)
 	}
