@@ -265,6 +265,15 @@ func TestReplaceFails(t *testing.T) {
 			t.Errorf("%s: %q, %v", file, text, err)
 		}
 	}
+	if err := os.WriteFile(path, []byte("\ufefftext"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ReadConfig(path); err != nil || string(text) != "text" {
+		t.Errorf("with a byte order mark: %q, %v", text, err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Truncate(path, maxFile); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +15,7 @@ import (
 // maxFile bounds a client's file, in bytes.
 const maxFile = 16 << 20
 
-// ReadConfig reads a client's file. A missing file is empty.
+// ReadConfig reads a client's file, without a byte order mark. A missing file is empty.
 func ReadConfig(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -26,7 +27,8 @@ func ReadConfig(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxFile {
 		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxFile)
 	}
-	return os.ReadFile(path)
+	text, err := os.ReadFile(path)
+	return bytes.TrimPrefix(text, []byte("\ufeff")), err // editors of Windows write one, and JSON has none
 }
 
 // ReplaceConfig replaces a client's file. before is the text that the caller has read: if the file differs from it,

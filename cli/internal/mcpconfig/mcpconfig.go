@@ -221,8 +221,11 @@ func parseEntry(name string, m map[string]any) Server {
 	s.parseTools(m)
 	const milliseconds = 1000
 	s.Timeout = toNumber(m["timeout_secs"])
-	if n := toNumber(m["timeout"]); n > 0 { // opencode and codemcp: the time limit for connecting
+	switch n := toNumber(m["timeout"]); {
+	case n >= milliseconds: // opencode and codemcp: the time limit for connecting
 		s.Connect = n / milliseconds
+	case n > 0: // Cline and Roo Code: the time limit of a call, in seconds
+		s.Timeout = n
 	}
 	if m["envFile"] != nil {
 		s.addNote("it has an envFile: type what is in there as credentials, or put constants into mcp.env")

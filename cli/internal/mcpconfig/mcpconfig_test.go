@@ -274,6 +274,7 @@ func TestFormats(t *testing.T) {
 				` WEATHER_AUTH_TOKEN=put_your_key_here WEATHER_KEY=canaryW-0123456789`,
 			"remote": `remote {"url":"https://mcp.acme.example/mcp","headers":{"Authorization":"Bearer REMOTE_AUTH_TOKEN"},"tools":{"deny":["wipe"]}} REMOTE_AUTH_TOKEN=canaryM-0123456789`,
 		},
+		"cline.json": {"acme": `acme {"package":"npm:acme-mcp@1.2.3","timeout":60}`},
 		"vscode.json": {
 			"acme": `acme {"package":"npm:acme-mcp@1.2.3","args":["${workspaceFolder}"],"env":{"ACME":"ACME_AUTH_TOKEN"}} ACME_AUTH_TOKEN=put_your_key_here`,
 			"sse":  `sse {"url":"https://sse.acme.example/sse","transport":"sse"}`,
