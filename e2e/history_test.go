@@ -166,7 +166,7 @@ func TestHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			up("receipts")
-			tool(0, []string{"Forgot 1 run."}, "runs", "rm", run, "--yes")
+			tool(0, []string{`"removed": 1`}, "runs", "rm", run, "--yes", "--json")
 			tool(1, []string{"no run"}, "receipt", run)
 		})
 	}

@@ -3,7 +3,6 @@ package atomicfile
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,14 +13,14 @@ import (
 // Write replaces or creates the file at path. After Write returns nil, the content survives a loss of power. Until the
 // rename, the new content is in a file of mode 0600 in the same folder.
 func Write(path string, data []byte, mode fs.FileMode) error {
-	return Fill(path, mode, func(w io.Writer) error {
+	return Fill(path, mode, func(w *os.File) error {
 		_, err := w.Write(data)
 		return err
 	})
 }
 
 // Fill is Write for content that the function write produces.
-func Fill(path string, mode fs.FileMode, write func(io.Writer) error) error {
+func Fill(path string, mode fs.FileMode, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package atomicfile
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,7 +36,7 @@ func TestWrite(t *testing.T) {
 		t.Error("a folder that is not there was written to")
 	}
 	full := errors.New("full")
-	if err := Fill(path, 0o600, func(io.Writer) error { return full }); !errors.Is(err, full) {
+	if err := Fill(path, 0o600, func(*os.File) error { return full }); !errors.Is(err, full) {
 		t.Errorf("content that could not be written: %v", err)
 	}
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {

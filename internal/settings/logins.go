@@ -59,14 +59,7 @@ func parsePublicURL(t string, to *string) string {
 }
 
 func parseOrigins(t string, to *[]string) string {
-	for _, part := range splitList(t) {
-		origin, ok := parseOrigin(part)
-		if !ok {
-			return "origins separated by commas, e.g. https://app.example.com"
-		}
-		*to = append(*to, origin)
-	}
-	return ""
+	return parseEach(t, to, parseOrigin, "origins separated by commas, e.g. https://app.example.com")
 }
 
 // parseOrigin normalises an origin as browsers write it: in lower case, without the default port.

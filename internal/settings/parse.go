@@ -198,12 +198,18 @@ func parseBearer(t string, to *secret.Value) string {
 }
 
 func parseHosts(t string, to *[]string) string {
+	return parseEach(t, to, parseHostPort,
+		"host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com")
+}
+
+// parseEach parses a list, and returns want if an element is invalid.
+func parseEach(t string, to *[]string, parse func(string) (string, bool), want string) string {
 	for _, part := range splitList(t) {
-		entry, ok := parseHostPort(part)
+		one, ok := parse(part)
 		if !ok {
-			return "host names or addresses, each with an optional port, separated by commas, e.g. codeforge.example.com"
+			return want
 		}
-		*to = append(*to, entry)
+		*to = append(*to, one)
 	}
 	return ""
 }

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -75,7 +74,7 @@ func (l *Log) forgetDay(day string) error {
 	}
 	defer f.Close()
 	// Fill writes a temporary file: after a crash the records are still there.
-	err = atomicfile.Fill(l.filePath(day+hashesName), 0o600, func(w io.Writer) error {
+	err = atomicfile.Fill(l.filePath(day+hashesName), 0o600, func(w *os.File) error {
 		hashes := bufio.NewWriter(w)
 		for lines := newLineReader(f); ; {
 			text, err := lines.nextLine()

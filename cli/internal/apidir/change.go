@@ -16,6 +16,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/catalog"
 	"github.com/codeforge-mcp/codeforge/catalog/operation"
 	"github.com/codeforge-mcp/codeforge/cli/internal/jsonfile"
+	"github.com/codeforge-mcp/codeforge/internal/atomicfile"
 	"github.com/codeforge-mcp/codeforge/internal/convert"
 )
 
@@ -61,17 +62,11 @@ func replaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".codeforge-new-")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	// The mode is set before the rename: a file with credentials must never be readable for others.
-	err = errors.Join(err, f.Sync(), f.Close(), os.Chmod(f.Name(), info.Mode().Perm()), keepOwner(info, f.Name()))
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
+	// The owner is set before the rename: this user may be root.
+	err = atomicfile.Fill(path, info.Mode().Perm(), func(f *os.File) error {
+		_, err := f.Write(text)
+		return errors.Join(err, keepOwner(info, f.Name()))
+	})
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}

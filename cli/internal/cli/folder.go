@@ -46,10 +46,7 @@ func folderCommand(e *Env) *cobra.Command {
 		}
 		found, refused := hostfolder.List(p.file, p.own)
 		if *asJSON {
-			if found == nil {
-				found = []hostfolder.Folder{}
-			}
-			return errors.Join(append(refused, printJSON(e.Stdout, found))...)
+			return errors.Join(append(refused, printJSON(e.Stdout, append([]hostfolder.Folder{}, found...)))...)
 		}
 		for _, f := range found {
 			fmt.Fprintf(e.Stdout, "/files/%-16s %-9s %s\n", f.Name, accessText(f), safetext.OneLine(f.Path))

@@ -240,17 +240,15 @@ func joinOutput(list []operatorapi.Print) string {
 
 // printKept prints a text whose middle may be missing.
 func printKept(w io.Writer, head string, omitted int64, tail string) {
-	for text := range strings.SplitSeq(strings.TrimRight(safetext.EscapeOdd(head), "\n"), "\n") {
-		fmt.Fprintf(w, "  %s\n", text)
+	indent := func(text string) {
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(strings.TrimRight(safetext.EscapeOdd(text), "\n"), "\n", "\n  "))
 	}
-	if omitted == 0 && tail == "" {
-		return
-	}
+	indent(head)
 	if omitted > 0 {
-		fmt.Fprintf(w, "  ... %d bytes are not kept ...\n", omitted)
+		indent(fmt.Sprintf("... %d bytes are not kept ...", omitted))
 	}
-	for text := range strings.SplitSeq(strings.TrimRight(safetext.EscapeOdd(tail), "\n"), "\n") {
-		fmt.Fprintf(w, "  %s\n", text)
+	if omitted > 0 || tail != "" {
+		indent(tail)
 	}
 }
 
@@ -283,6 +281,7 @@ func (o *runsOptions) removeRuns(ctx context.Context, e *Env, rec operatorapi.Cl
 		}
 		n += removed
 	}
-	fmt.Fprintf(e.Stdout, "Forgot %s.\n", countNoun(n, "run"))
-	return nil
+	return printValue(e, o.json, map[string]int{"removed": n}, true, func() {
+		fmt.Fprintf(e.Stdout, "Forgot %s.\n", countNoun(n, "run"))
+	})
 }
