@@ -45,8 +45,8 @@ type Server struct {
 const maxServers = 500
 
 // ErrNone is the error for a file without servers.
-var ErrNone = errors.New("no MCP servers are in it; want mcpServers (Claude, Cursor), servers (VS Code, forge.toml) " +
-	"or mcp (opencode, codemcp)")
+var ErrNone = errors.New("no MCP servers are in it; want mcpServers (Claude, Cursor), servers (VS Code, forge.toml), " +
+	"mcp (opencode, codemcp), context_servers (Zed) or mcp_servers (Codex)")
 
 // ParseConfig parses a file: JSON with comments, or TOML if its name ends in .toml. It sorts the servers by name.
 func ParseConfig(name string, text []byte) ([]Server, error) {
@@ -69,6 +69,8 @@ func ParseConfig(name string, text []byte) ([]Server, error) {
 	// Of servers with one name, the first list wins.
 	add(root["mcpServers"])
 	add(root["servers"])
+	add(root["context_servers"])
+	add(root["mcp_servers"])
 	if mcp := toObject(root["mcp"]); mcp["servers"] != nil {
 		add(mcp["servers"])
 		for _, in := range toLists(mcp["inputs"]) {
@@ -200,9 +202,23 @@ func firstText(list ...any) string {
 
 // parseEntry parses one entry, with the field names of all supported programs.
 func parseEntry(name string, m map[string]any) Server {
+	if start := toObject(m["command"]); start != nil { // Zed, before 2025: {"command": {"path": …, "args": […]}}
+		m = maps.Clone(m)
+		m["command"], m["args"], m["env"] = start["path"], start["args"], start["env"]
+	}
 	s := Server{
 		Name: name, URL: firstText(m["url"], m["serverUrl"], m["httpUrl"]),
-		Env: toTextMap(m["env"], m["environment"]), Headers: toTextMap(m["headers"]),
+		Env: toTextMap(m["env"], m["environment"]), Headers: toTextMap(m["headers"], m["http_headers"]),
+	}
+	// Codex names variables of the environment.
+	for header, variable := range toTextMap(m["env_http_headers"]) {
+		s.Headers[header] = "${" + variable + "}"
+	}
+	if variable := toText(m["bearer_token_env_var"]); variable != "" {
+		s.Headers["Authorization"] = "Bearer ${" + variable + "}"
+	}
+	for _, variable := range toTexts(m["env_vars"]) {
+		s.Env[variable] = "${" + variable + "}"
 	}
 	if word := toText(m["command"]); word != "" {
 		s.Command = []string{word}
@@ -220,7 +236,8 @@ func parseEntry(name string, m map[string]any) Server {
 	s.Off = toText(m["enabled"]) == "false" || toText(m["disabled"]) == "true" || toText(m["active"]) == "false"
 	s.parseTools(m)
 	const milliseconds = 1000
-	s.Timeout = toNumber(m["timeout_secs"])
+	s.Timeout = toNumber(firstText(m["timeout_secs"], m["tool_timeout_sec"]))
+	s.Connect = toNumber(m["startup_timeout_sec"])
 	switch n := toNumber(m["timeout"]); {
 	case n >= milliseconds: // opencode and codemcp: the time limit for connecting
 		s.Connect = n / milliseconds
@@ -253,11 +270,11 @@ func (s *Server) parseTools(m map[string]any) {
 			s.Deny = append(s.Deny, tool)
 		}
 	}
-	s.Allow = append(toTexts(m["includeTools"]), toTexts(m["allowedTools"])...)
+	s.Allow = slices.Concat(toTexts(m["includeTools"]), toTexts(m["allowedTools"]), toTexts(m["enabled_tools"]))
 	if list := toTexts(m["tools"]); len(list) > 0 && !slices.Contains(list, "*") {
 		s.Allow = append(s.Allow, list...)
 	}
-	s.Deny = append(s.Deny, append(toTexts(m["excludeTools"]), toTexts(m["disabledTools"])...)...)
+	s.Deny = slices.Concat(s.Deny, toTexts(m["excludeTools"]), toTexts(m["disabledTools"]), toTexts(m["disabled_tools"]))
 }
 
 // applyGroups lets each server of a strict group in forge.toml exclude the servers of all other groups.

@@ -274,6 +274,15 @@ func TestFormats(t *testing.T) {
 				` WEATHER_AUTH_TOKEN=put_your_key_here WEATHER_KEY=canaryW-0123456789`,
 			"remote": `remote {"url":"https://mcp.acme.example/mcp","headers":{"Authorization":"Bearer REMOTE_AUTH_TOKEN"},"tools":{"deny":["wipe"]}} REMOTE_AUTH_TOKEN=canaryM-0123456789`,
 		},
+		"zed.json": {
+			"acme":   `acme {"package":"npm:acme-mcp@1.2.3","env":{"ACME_API_KEY":"ACME_AUTH_TOKEN"}} ACME_AUTH_TOKEN=canaryP-0123456789`,
+			"old":    `old {"package":"npm:old-mcp@1.0.0"}`,
+			"remote": `remote {"url":"https://mcp.acme.example/mcp","headers":{"Authorization":"Bearer REMOTE_AUTH_TOKEN"}} REMOTE_AUTH_TOKEN=canaryM-0123456789`,
+		},
+		"codex.toml": {
+			"acme":  `acme {"package":"npm:acme-mcp@1.2.3","tools":{"allow":["read"],"deny":["wipe"]},"timeout":90,"connect_timeout":20}`,
+			"figma": `figma {"url":"https://mcp.figma.example/mcp","headers":{"Authorization":"Bearer FIGMA_AUTH_TOKEN","X-Region":"eu"}} FIGMA_AUTH_TOKEN=put_your_key_here`,
+		},
 		"cline.json": {"acme": `acme {"package":"npm:acme-mcp@1.2.3","timeout":60}`},
 		"vscode.json": {
 			"acme": `acme {"package":"npm:acme-mcp@1.2.3","args":["${workspaceFolder}"],"env":{"ACME":"ACME_AUTH_TOKEN"}} ACME_AUTH_TOKEN=put_your_key_here`,
@@ -379,6 +388,7 @@ func TestAlone(t *testing.T) {
 		"vscode.json":  `{"inputs":[{"description":"Key","id":"acme-key","password":true,"type":"promptString"}],"servers":{"codeforge":{"type":"http","url":"http://127.0.0.1:8080/mcp"}}}`,
 		"claude.json": `{"mcpServers":{"codeforge":{"type":"http","url":"http://127.0.0.1:8080/mcp"}},"numStartups":3,` +
 			`"projects":{"/home/me/a":{"mcpServers":{}},"/home/me/b":{"history":[],"mcpServers":{}}}}`,
+		"zed.json":      `{"context_servers":{"codeforge":{"url":"http://127.0.0.1:8080/mcp"}},"theme":"One Dark"}`,
 		"opencode.json": `{"$schema":"https://opencode.ai/config.json","mcp":{"codeforge":{"enabled":true,"type":"remote","url":"http://127.0.0.1:8080/mcp"}}}`,
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", file))
@@ -400,6 +410,9 @@ func TestAlone(t *testing.T) {
 	out, err := KeepOnlyCodeForge("x.json", []byte(`{"mcpServers":{"a":{}}}`), "", []string{"/opt/codeforge", "stdio"})
 	if err != nil || !strings.Contains(string(out), `"command": "/opt/codeforge"`) {
 		t.Errorf("a program: %v\n%s", err, out)
+	}
+	if _, err := KeepOnlyCodeForge("codex.toml", []byte("[mcp_servers.a]"), "", nil); !errors.Is(err, ErrTOML) {
+		t.Errorf("codex.toml: %v", err)
 	}
 	if _, err := KeepOnlyCodeForge("forge.toml", nil, "", nil); !errors.Is(err, ErrNotClient) {
 		t.Errorf("forge.toml: %v", err)

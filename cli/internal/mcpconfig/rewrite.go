@@ -13,15 +13,20 @@ import (
 // ErrNotClient is the error for a file that belongs to no client.
 var ErrNotClient = errors.New("forge.toml is Forgemax's: remove Forgemax from your clients, and the file with its keys")
 
+// ErrTOML is the error for Codex's file. A parser of TOML would lose its comments.
+var ErrTOML = errors.New("only JSON can be rewritten: remove the servers yourself, then run codeforge connect codex")
+
 // KeepOnlyCodeForge returns a client's file with CodeForge as its only server. Everything else stays, including
 // comments. url is CodeForge's endpoint. If program is not empty, the client starts it instead.
 func KeepOnlyCodeForge(name string, text []byte, url string, program []string) ([]byte, error) {
-	if strings.HasSuffix(strings.ToLower(name), ".toml") {
-		return nil, ErrNotClient
-	}
 	root, err := decodeFile(name, text)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case root["mcp_servers"] != nil:
+		return nil, ErrTOML
+	case strings.HasSuffix(strings.ToLower(name), ".toml"):
+		return nil, ErrNotClient
 	}
 	type patch struct {
 		Op    string `json:"op"`
@@ -54,6 +59,12 @@ func KeepOnlyCodeForge(name string, text []byte, url string, program []string) (
 		put("/mcpServers", typed)
 	case root["servers"] != nil:
 		put("/servers", typed)
+	case root["context_servers"] != nil:
+		entry := map[string]any{"url": url}
+		if started != nil {
+			entry = started
+		}
+		put("/context_servers", entry)
 	case mcp["servers"] != nil:
 		put("/mcp/servers", typed)
 	case mcp != nil:
