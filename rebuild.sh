@@ -1,12 +1,17 @@
 #!/bin/sh
 # rebuild.sh [--no-cache]: builds the images from the working tree and replaces only the services that changed. Skills, the
 # CA and apis/ are kept. It returns when everything is healthy, and prints how to connect.
+# In the folder of a release, which has a file VERSION, this is up.sh and fetches the images.
 set -eu
 cd "$(dirname "$0")"
 . make/step.sh
 
 usage() {
-	echo "usage: ./rebuild.sh [--no-cache]   (--no-cache: rebuild everything, without Docker's cache)"
+	if [ -f VERSION ]; then
+		echo "usage: ./up.sh"
+	else
+		echo "usage: ./rebuild.sh [--no-cache]   (--no-cache: rebuild everything, without Docker's cache)"
+	fi
 }
 cache=
 case "${1:-}" in
@@ -19,10 +24,12 @@ esac
 
 make/engine.sh || {
 	echo "Install Docker Engine with the Compose plugin, or Docker Desktop; start it (or: sudo systemctl start docker); and check that you may use it." >&2
-	[ "$(uname -s)" != Linux ] || echo "Or run without Docker: MODE=embedded make up" >&2
+	[ "$(uname -s)" != Linux ] || [ -f VERSION ] || echo "Or run without Docker: MODE=embedded make up" >&2
 	exit 1
 }
-if [ -z "${CODEFORGE_VERSION:-}" ]; then
+if [ -f VERSION ]; then
+	CODEFORGE_VERSION=$(cat VERSION)
+elif [ -z "${CODEFORGE_VERSION:-}" ]; then
 	CODEFORGE_VERSION=$(git describe --tags --always --dirty 2>/dev/null || echo dev)
 	export CODEFORGE_VERSION
 fi
@@ -55,8 +62,13 @@ fi
 # possible, and is needed, the sandbox says so.
 chmod a+r sandbox-image/resolv.conf 2>/dev/null || :
 
-step "Building the images (version $CODEFORGE_VERSION): a few minutes the first time. Running services keep running meanwhile."
-docker compose build $cache
+if [ -f VERSION ]; then
+	step "Fetching the images of $CODEFORGE_VERSION, some 250 MB the first time. Running services keep running meanwhile."
+	docker compose pull --quiet
+else
+	step "Building the images (version $CODEFORGE_VERSION): a few minutes the first time. Running services keep running meanwhile."
+	docker compose build $cache
+fi
 
 # Compose stops the services that run before it knows that the settings are wrong.
 docker compose run --rm --no-deps -T settings || {
@@ -76,7 +88,11 @@ docker compose up -d --no-build --remove-orphans --wait --wait-timeout 120 || {
 step "Every service is healthy."
 echo
 echo "CodeForge $CODEFORGE_VERSION is ready."
-make/host.sh >/dev/null || echo "bin/codeforge could not be written. make cli builds it if Go is installed." >&2
+make/host.sh >/dev/null || {
+	how="make cli builds it if Go is installed"
+	[ ! -f VERSION ] || how="Its archive for $(uname -s), or npm install -g codeforge-mcp, has the command codeforge"
+	echo "bin/codeforge could not be written. $how." >&2
+}
 # The container's codeforge prints how to connect, with the header if MCP_AUTH_TOKEN is set.
 docker compose exec -T mcp-server codeforge connect </dev/null
 echo "  commands        bin/codeforge help"

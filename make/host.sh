@@ -8,6 +8,8 @@ trap 'rm -rf "$tmp"' EXIT
 system=$(uname -s | tr '[:upper:]' '[:lower:]')
 if [ "$system" = linux ]; then
 	docker compose cp mcp-server:/usr/local/bin/codeforge "$tmp/codeforge"
+elif [ -f VERSION ]; then
+	exit 1 # the folder of a release has no source
 else
 	docker build --quiet --target host --build-arg "HOST_OS=$system" --build-arg "VERSION=${CODEFORGE_VERSION:-dev}" \
 		--output "$tmp" -f mcp-server/Dockerfile .

@@ -109,7 +109,7 @@ func releaseReadme(t *testing.T) string {
 	}
 	found, source := blocks(string(made)), blocks(document(t, "README.md"))
 	step := slices.IndexFunc(found, func(b block) bool { return strings.HasPrefix(b.Text, "npx ") })
-	if step < 0 || len(found) != len(source)+1 || found[step+1] != source[step] {
+	if step < 0 || len(found) != len(source)+2 || !strings.HasSuffix(found[step+1].Text, "./up.sh\n") || found[step+2] != source[step] {
 		t.Fatalf("the README of a release has the blocks %+v", found)
 	}
 	return found[step].Text

@@ -3,7 +3,9 @@ package walk
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -98,5 +100,79 @@ func TestCask(t *testing.T) {
 	}
 	if n, err := strconv.Atoi(m[1]); conf.Archives[0].Wrap && (err != nil || n < 18) {
 		t.Error("release.yml allows a GoReleaser before 2.18, which leaves the manual and completions in the archive's folder")
+	}
+}
+
+// TestComposeRelease: the release's folder for Docker has each file that its Compose file mounts, fetches each image by the
+// digest of the release, builds none, and is otherwise the Compose file of the source.
+func TestComposeRelease(t *testing.T) {
+	world.RunInOneMode(t, "it reads the build")
+	digests, digest := "", map[string]string{}
+	for i, name := range []string{"proxy", "mcp-server", "sandbox", "sandbox-net"} {
+		digest[name] = "sha256:" + strings.Repeat(strconv.Itoa(i), 64)
+		digests += name + " " + digest[name] + "\n"
+	}
+	dir := filepath.Join(t.TempDir(), "codeforge-1.2.3")
+	makeRelease := func(dir, digests string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(root(t), "make/compose-release.sh"), "1.2.3", "registry/codeforge", dir) //nolint:gosec // ours
+		cmd.Stdin = strings.NewReader(digests)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := makeRelease(dir, digests); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	released, err := os.ReadFile(filepath.Join(dir, "docker-compose.yml"))
+	testkit.Must(t, err)
+	type compose struct {
+		Services map[string]map[string]any
+		Rest     map[string]any `yaml:",inline"`
+	}
+	var got, source compose
+	testkit.Must(t, yaml.Unmarshal(released, &got))
+	testkit.Must(t, yaml.Unmarshal([]byte(document(t, "docker-compose.yml")), &source))
+	if len(got.Services) != len(source.Services) {
+		t.Errorf("%d services, the source has %d", len(got.Services), len(source.Services))
+	}
+	for name, service := range source.Services {
+		image := service["image"].(string)
+		image = image[strings.Index(image, "}/")+2 : strings.LastIndex(image, ":${")]
+		if want, has := "registry/codeforge/"+image+"@"+digest[image], got.Services[name]["image"]; has != want {
+			t.Errorf("%s has the image %v, want %s", name, has, want)
+		}
+		if pull := got.Services[name]["pull_policy"]; pull != "missing" {
+			t.Errorf("%s has the pull policy %v", name, pull)
+		}
+		for _, of := range []map[string]any{service, got.Services[name]} {
+			delete(of, "image")
+			delete(of, "pull_policy")
+		}
+		delete(service, "build")
+		if !reflect.DeepEqual(got.Services[name], service) {
+			t.Errorf("%s is\n%v, want\n%v", name, got.Services[name], service)
+		}
+	}
+	for _, m := range regexp.MustCompile(`\./([a-zA-Z.][a-zA-Z./-]+)`).FindAllStringSubmatch(string(released), -1) {
+		if _, err := os.Stat(filepath.Join(dir, m[1])); err != nil {
+			t.Errorf("the Compose file needs %s: %v", m[1], err)
+		}
+	}
+	for _, m := range regexp.MustCompile(`\bmake/[a-z]+\.sh`).FindAllString(document(t, "rebuild.sh"), -1) {
+		if _, err := os.Stat(filepath.Join(dir, m)); err != nil {
+			t.Errorf("up.sh needs %s: %v", m, err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(dir, "up.sh"), "--help").CombinedOutput() //nolint:gosec // ours
+	if err != nil || string(out) != "usage: ./up.sh\n" {
+		t.Errorf("up.sh --help: %v\n%s", err, out)
+	}
+	if keys, err := filepath.Glob(filepath.Join(dir, "apis/*/config.json")); err != nil || len(keys) > 0 {
+		t.Errorf("the release has %v, %v", keys, err)
+	}
+	if out, err := makeRelease(dir+"-short", "proxy "+digest["proxy"]+"\n"); err == nil || !strings.Contains(out, "no digest of the image mcp-server") {
+		t.Errorf("without three digests: %v\n%s", err, out)
+	}
+	if workflow := document(t, ".github/workflows/release.yml"); !strings.Contains(workflow, "make/compose-release.sh ") {
+		t.Error("release.yml does not make the folder for Docker")
 	}
 }
