@@ -245,6 +245,7 @@ func TestConsole(t *testing.T) {
 		if moving := eval[int](t, b, "document.getAnimations().filter((a) => a.playState === 'running').length"); moving != 0 {
 			t.Errorf("%d things move although the user prefers less motion", moving)
 		}
+		lookAtPages(t, b, "used")
 		b.turn(t, "l", "ledger")
 		b.see(t, ".matrix", "HTTPBIN_TOKEN")
 		b.see(t, "main", "Entries")
@@ -324,7 +325,7 @@ func TestConsole(t *testing.T) {
 		picture(t, b, "console-phone.png")
 		eval[bool](t, b, "document.querySelector('.actions .btn.no').click() || true")
 		<-waits
-		for _, p := range []struct{ key, page string }{{"l", "ledger"}, {"a", "apis"}, {"s", "servers"}, {"k", "skills"}, {"b", "alerts"}, {"e", "settings"}, {"h", "held"}, {"r", "runs"}} {
+		for _, p := range consolePages {
 			b.turn(t, p.key, p.page)
 			b.wait(t, "document.querySelector('main h1') && !document.querySelector('[aria-busy]')")
 			sound(t, b, "phone "+p.page)

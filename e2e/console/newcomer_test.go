@@ -33,6 +33,7 @@ func TestNewcomer(t *testing.T) {
 	b := newTab(t, nil)
 	b.open(t, address(t, w))
 	b.see(t, ".rail", "Servers")
+	lookAtPages(t, b, "empty")
 	w.MustExecute(t, `console.log(await mcp.everything.echo({ message: "hi" }));`)
 	w.MustExecute(t, `// Asks the payments
 console.log(await mcp.payments.list_customers({}).catch((e) => e.code + ": " + e.message));`)
@@ -104,6 +105,38 @@ console.log(await mcp.payments.list_customers({}).catch((e) => e.code + ": " + e
 		sound(t, b, "ledger")
 		b.clean(t)
 	})
+}
+
+// lookAtPages goes to each page on a desktop, a tablet and a phone. Nothing there may be wider than the screen.
+func lookAtPages(t *testing.T, b *tab, name string) {
+	t.Helper()
+	schemes := []string{"light"}
+	if os.Getenv("CODEFORGE_SEEN") != "" {
+		schemes = append(schemes, "dark")
+	}
+	defer b.screen(t, 1440, 900)
+	defer b.prefer(t, "prefers-color-scheme", "light", "prefers-reduced-motion", "reduce")
+	for _, width := range []int64{1440, 768, 390} {
+		b.screen(t, width, 900)
+		for _, scheme := range schemes {
+			b.prefer(t, "prefers-color-scheme", scheme, "prefers-reduced-motion", "reduce")
+			for _, p := range consolePages {
+				b.turn(t, p.key, p.page)
+				b.wait(t, "document.querySelector('main h1') && !document.querySelector('[aria-busy]')")
+				seen(t, b, fmt.Sprint(name, "-", p.page, "-", width, "-", scheme))
+				if n := eval[int64](t, b, "Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth)"); n > width {
+					t.Errorf("%s, %s: %d pixels wide on a screen of %d", name, p.page, n, width)
+				}
+			}
+		}
+	}
+	b.screen(t, 1440, 900)
+	b.turn(t, "r", "runs")
+}
+
+// consolePages are the pages of the console, and the key that leads to each.
+var consolePages = []struct{ key, page string }{
+	{"l", "ledger"}, {"a", "apis"}, {"s", "servers"}, {"k", "skills"}, {"b", "alerts"}, {"e", "settings"}, {"h", "held"}, {"r", "runs"},
 }
 
 // seen writes a screenshot for whoever looks at what a test saw, when CODEFORGE_SEEN names a folder.

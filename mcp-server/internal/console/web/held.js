@@ -86,7 +86,7 @@ function RunSoFar({ run, h }) {
 }
 
 export function Held() {
-  const now = useNow(1000), { id } = app.route, list = app.held, any = id || innerWidth > 760 ? findShown() : undefined, plan = any?.picture ? any.id : "", h = plan ? undefined : any, early = !useSeen(h?.id ?? "");
+  const now = useNow(1000), { id } = app.route, list = app.held, any = id || innerWidth > 900 ? findShown() : undefined, plan = any?.picture ? any.id : "", h = plan ? undefined : any, early = !useSeen(h?.id ?? "");
   useEffect(() => { loadHeld(); }, [app.versions.held]);
   const rest = h ? Math.max(0, new Date(h.until) - now) : 0, wholeTime = h ? new Date(h.until) - new Date(h.since) : 1, can = h && canDecide(h) && !h.approved;
   return html`<main id="main" class=${"split " + (id && h ? "one" : "many")}>

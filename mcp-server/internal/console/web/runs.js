@@ -89,7 +89,7 @@ const FILTERS = [["", "All"], ["status:active", "Active"], ["status:failed", "Fa
 export function Runs() {
   const { id, q } = app.route, now = useNow(15000);
   useEffect(() => { if (list.filter !== q) { Object.assign(list, { filter: q, runs: [], next: "" }); loadRuns(q, false); } }, [q]);
-  const wide = innerWidth > 760, chosen = id || (wide ? list.runs[0]?.run : "") || "";
+  const wide = innerWidth > 900, chosen = id || (wide ? list.runs[0]?.run : "") || "";
   const chosenFilter = FILTERS.find(([text]) => text && q.includes(text))?.[0] ?? "";
   const setFilter = (text) => openPage("runs", app.route.id, text.trim(), true);
   const chooseState = (s) => setFilter([s, ...q.split(/\s+/).filter((w) => !/^(status|is):/.test(w))].filter(Boolean).join(" "));
