@@ -117,11 +117,12 @@ func startIn(words []string) startCommand {
 		return parsePyPI(rest[1:], true)
 	case name == "pipx" && verb("run"):
 		return parsePyPI(rest[1:], false)
-	case name == "uv", name == "pipx", name == "python" && verb("-m"), name == "python3" && verb("-m"):
+	case name == "uv", name == "pipx", strings.HasPrefix(name, "python") && verb("-m"):
 		return startCommand{refused: "it starts a module or a project of this computer: name the package of PyPI that " +
 			"has it, as in uvx NAME"}
-	case name == "python":
-		name = "python3"
+	case strings.HasPrefix(name, "python"): // also that of a virtual environment
+		return startCommand{refused: "it is a script for Python on this computer: make it a package of PyPI, or build a " +
+			"program of it for the folder SANDBOX_PROGRAMS"}
 	}
 	s := startCommand{program: name, args: rest}
 	if strings.ContainsAny(words[0], `/\`) {

@@ -324,6 +324,7 @@ func TestStarts(t *testing.T) {
 		"uv run --with x tool a": "pypi|x||a|tool|", "uv run --with x --with mcp<2 tool": "pypi|x|||tool|mcp<2", "/root/.local/bin/uvx x": "pypi|x||||",
 		"uvx --from git+https://a.example/b x": "refused", "uvx ./x": "refused", "uvx": "refused", "uvx --refresh-package y x": "refused", "uvx --new=1 x": "refused", "uvx --with other x": "refused", "uv run server.py": "refused",
 		"uv --directory /a run x": "refused", "uv run --directory /a x": "refused", "uv run --with x python -m x": "refused", "uv sync": "refused",
+		"python3 /home/me/kb.py": "refused", "/home/me/.venv/bin/python3.12 kb.py": "refused", "npx -y https://a.example/preview": "refused",
 		"docker run x": "refused", "podman run x": "refused", "python -m x": "refused", "": "refused", "npx x@git+https://a.example/b": "refused",
 	} {
 		s := startOf(strings.Fields(command))
@@ -336,6 +337,43 @@ func TestStarts(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s (%s)", command, got, want, s.refused)
+		}
+	}
+}
+
+// TestPublicFiles imports files as people publish them in repositories, one of each client, with other values: each server
+// has a package with a version, an address or a program, or the reason why it cannot run here. No key is left over.
+func TestPublicFiles(t *testing.T) {
+	for file, want := range map[string]map[string]string{
+		"claude-desktop": {
+			"brave-search": "npm:@modelcontextprotocol/server-brave-search@9.9.9", "github": "npm:@modelcontextprotocol/server-github@9.9.9",
+			"gdrive": "npm:@modelcontextprotocol/server-gdrive@9.9.9", "google-workspace-mcp": "refused: it is started in a container",
+		},
+		"claude-code": {
+			"kb": "refused: it is a script for Python", "kali": "refused: it is a script for Python", "playwright": "npm:@playwright/mcp@",
+		},
+		"cursor": {"eslint": "npm:@eslint/mcp@9.9.9", "context7": "npm:@upstash/context7-mcp@"},
+		"opencode": {
+			"atlassian-rovo": "https://mcp.atlassian.com/v1/mcp", "beads": "beads-mcp", "chrome-devtools": "npm:chrome-devtools-mcp@9.9.9",
+			"gitlab": "glab mcp serve", "slack": "refused: it is started in a container",
+		},
+		"vscode": {"Box MCP": "refused: it is not a package of the registry"},
+	} {
+		got := drafts(t, filepath.Join("public", file+".json"))
+		if len(got) != len(want) {
+			t.Errorf("%s: %d servers, want %d", file, len(got), len(want))
+		}
+		for name, draft := range got {
+			is := "refused: " + draft.Refused
+			if server := draft.Entry.Server; draft.Refused == "" && server != nil {
+				is = server.Package + server.URL + strings.Join(server.Command, " ")
+				if text, err := json.Marshal(server); err != nil || canary.Match(text) {
+					t.Errorf("%s, %s: %v, a key is in %s", file, name, err, text)
+				}
+			}
+			if want[name] == "" || !strings.HasPrefix(is, want[name]) {
+				t.Errorf("%s, %s: %s, want %s", file, name, is, want[name])
+			}
 		}
 	}
 }
