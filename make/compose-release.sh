@@ -7,8 +7,9 @@ cd "$(dirname "$0")/.."
 version=v${1#v} images=$2 dir=$3
 [ ! -e "$dir" ] || { echo "compose-release.sh: $dir exists" >&2; exit 1; }
 mkdir -p "$dir/make"
-cp --parents docker-compose.nosocket.yml .env.example LICENSE SECURITY.md CHANGELOG.md sandbox-image/seccomp.json sandbox-image/resolv.conf \
-	make/engine.sh make/host.sh make/step.sh apis/config.schema.json apis/*/config.json.example apis/*/types.d.ts "$dir"
+cp --parents docker-compose.nosocket.yml .env.example LICENSE SECURITY.md CHANGELOG.md \
+	sandbox-image/seccomp.json sandbox-image/resolv.conf make/engine.sh make/host.sh make/step.sh \
+	apis/config.schema.json apis/*/config.json.example apis/*/types.d.ts "$dir"
 cp -R docs "$dir/docs"
 cp rebuild.sh "$dir/up.sh"
 echo "$version" >"$dir/VERSION"
