@@ -1,19 +1,27 @@
 package proc
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-// RemovedBytes returns the bytes of removed files on a file system that the processes still have open. Processes that
-// this user may not inspect count as 0.
+// unmeasured is how many bytes a removed file counts whose size the kernel does not show.
+const unmeasured = 1 << 40
+
+// RemovedBytes returns the bytes of removed files on a file system that the processes still hold. A file that only a
+// mapping, or a descriptor inside an unread message, keeps alive counts as unmeasured. Processes that this user may not
+// inspect count as 0.
 func RemovedBytes(pids []int, device uint64) (total int64) {
 	seen := map[uint64]bool{}
 	for _, pid := range pids {
-		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
-		fds, err := os.Open(dir)
+		dir := "/proc/" + strconv.Itoa(pid)
+		maps, _ := os.ReadFile(dir + "/maps")
+		total += unmeasured * int64(countMapped(maps, device))
+		fds, err := os.Open(dir + "/fd")
 		if err != nil {
 			continue
 		}
@@ -21,7 +29,13 @@ func RemovedBytes(pids []int, device uint64) (total int64) {
 		_ = fds.Close()
 		for _, n := range names {
 			var st unix.Stat_t
-			if unix.Stat(dir+"/"+n, &st) != nil || st.Dev != device || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			if unix.Stat(dir+"/fd/"+n, &st) != nil {
+				continue
+			}
+			if st.Mode&unix.S_IFMT == unix.S_IFSOCK && hasDescriptors(dir+"/fdinfo/"+n) {
+				total += unmeasured
+			}
+			if st.Dev != device || st.Mode&unix.S_IFMT != unix.S_IFREG {
 				continue
 			}
 			// Several descriptors, also of several processes, can have the same file open.
@@ -33,4 +47,34 @@ func RemovedBytes(pids []int, device uint64) (total int64) {
 		}
 	}
 	return total
+}
+
+// countMapped counts the mappings of removed files on a device in /proc/<pid>/maps (proc_pid_maps(5)). It skips
+// programs and libraries: an update of the machine removes them, and code can write only to mounts without programs.
+func countMapped(maps []byte, device uint64) (n int) {
+	of := fmt.Sprintf("%02x:%02x", unix.Major(device), unix.Minor(device))
+	program := map[string]bool{}
+	for _, skip := range []bool{true, false} {
+		for line := range bytes.Lines(maps) {
+			f := bytes.Fields(line) // address rights offset device inode path
+			if len(f) < 6 || string(f[3]) != of || !bytes.HasSuffix(line, []byte(" (deleted)\n")) {
+				continue
+			}
+			if inode := string(f[4]); skip {
+				program[inode] = program[inode] || f[1][2] == 'x'
+			} else if !program[inode] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// hasDescriptors reports whether a socket of /proc/<pid>/fdinfo holds messages with descriptors. Only unix sockets
+// can.
+func hasDescriptors(fdinfo string) bool {
+	text, _ := os.ReadFile(fdinfo)
+	_, rest, found := bytes.Cut(text, []byte("scm_fds:"))
+	number, _, _ := bytes.Cut(rest, []byte{'\n'})
+	return found && string(bytes.TrimSpace(number)) != "0"
 }
