@@ -107,15 +107,12 @@ func isPrivileged() bool {
 }
 
 // explainRefusal adds a remedy to the kernel's refusal of a namespace.
-func explainRefusal(err error) error {
-	sysctl := func(name string) string {
-		text, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
-		if err != nil {
-			return ""
-		}
-		return strings.TrimSpace(string(text))
-	}
-	return explainWith(err, isRealRoot(), sysctl)
+func explainRefusal(err error) error { return explainWith(err, isRealRoot(), readSysctl) }
+
+// readSysctl returns a setting of the machine, or "" if it is missing.
+func readSysctl(name string) string {
+	text, _ := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+	return strings.TrimSpace(string(text))
 }
 
 // isRealRoot reports whether this process is root, and not an ordinary user who is root in a user namespace.
@@ -131,30 +128,39 @@ func explainWith(err error, root bool, sysctl func(string) string) error {
 	if !slices.ContainsFunc(forbids, func(target error) bool { return errors.Is(err, target) }) {
 		return err
 	}
-	fix := func(setting string) error {
-		name, _, _ := strings.Cut(setting, "=")
-		return fmt.Errorf("this kernel forbids what the sandbox needs: %s is %s. As root: sysctl -w %s (and put the setting "+
-			"into a file in /etc/sysctl.d/ to keep it); or start CodeForge as root, or use Docker (%w)",
-			name, sysctl(name), setting, err)
+	if explained := explainSettings(err, root, sysctl); explained != nil {
+		return explained
 	}
-	switch {
-	case sysctl("user.max_user_namespaces") == "0":
-		return fix("user.max_user_namespaces=15000")
-	// Debian and Ubuntu added these two settings, which do not restrict root.
-	case !root && sysctl("kernel.unprivileged_userns_clone") == "0":
-		return fix("kernel.unprivileged_userns_clone=1")
-	case !root && sysctl("kernel.apparmor_restrict_unprivileged_userns") == "1":
-		return fix("kernel.apparmor_restrict_unprivileged_userns=0")
-	case sysctl("user.max_mnt_namespaces") == "0":
-		return fix("user.max_mnt_namespaces=15000")
-	case sysctl("user.max_pid_namespaces") == "0":
-		return fix("user.max_pid_namespaces=15000")
-	case sysctl("user.max_net_namespaces") == "0":
-		return fix("user.max_net_namespaces=15000")
-	case root:
+	if root {
 		return fmt.Errorf("this machine does not let root create namespaces, as in a container without CAP_SYS_ADMIN: "+
 			"start the container with --privileged, or use Docker on the host (%w)", err)
 	}
 	return fmt.Errorf("this machine does not let an ordinary user create namespaces (in a container, its seccomp profile "+
 		"may forbid it): start CodeForge as root, or use Docker (%w)", err)
+}
+
+// namespaceSettings are settings of the machine, each with a value that forbids namespaces and a value that allows
+// them. ordinary means that the setting does not restrict root.
+var namespaceSettings = []struct {
+	name, forbids, allows string
+	ordinary              bool
+}{
+	{"user.max_user_namespaces", "0", "15000", false},
+	{"kernel.unprivileged_userns_clone", "0", "1", true},             // Debian's
+	{"kernel.apparmor_restrict_unprivileged_userns", "1", "0", true}, // Ubuntu's
+	{"user.max_mnt_namespaces", "0", "15000", false},
+	{"user.max_pid_namespaces", "0", "15000", false},
+	{"user.max_net_namespaces", "0", "15000", false},
+}
+
+// explainSettings adds the setting that forbids namespaces to err. Without such a setting it returns nil. A start as
+// root is no remedy, because bubblewrap then starts as the user of a slot.
+func explainSettings(err error, root bool, sysctl func(string) string) error {
+	for _, s := range namespaceSettings {
+		if sysctl(s.name) == s.forbids && !(root && s.ordinary) {
+			return fmt.Errorf("this kernel forbids what the sandbox needs: %s is %s. As root: sysctl -w %s=%s (and put the "+
+				"setting into a file in /etc/sysctl.d/ to keep it); or use Docker (%w)", s.name, s.forbids, s.name, s.allows, err)
+		}
+	}
+	return nil
 }

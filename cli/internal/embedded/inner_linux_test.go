@@ -39,6 +39,9 @@ func TestExplain(t *testing.T) {
 					t.Errorf("%q does not say %q", got, w)
 				}
 			}
+			if strings.Contains(got.Error(), "sysctl -w") && strings.Contains(got.Error(), "CodeForge as root") {
+				t.Errorf("%q: bubblewrap needs the setting if root starts CodeForge, too", got)
+			}
 		})
 	}
 }

@@ -1,11 +1,13 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,11 +60,25 @@ func RunProbe(ctx context.Context) error {
 	for _, s := range slots {
 		s.Close()
 	}
-	cmd := exec.CommandContext(ctx, "bwrap",
-		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--disable-userns", "--cap-drop", "ALL",
-		"--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("bubblewrap: %w: %s", err, strings.TrimSpace(string(out)))
+	return tryBubblewrap(ctx)
+}
+
+// tryBubblewrap starts bubblewrap as the user who will run code. If root started CodeForge, that is the user of a slot,
+// whom settings of the machine may restrict more than root.
+func tryBubblewrap(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+		"--disable-userns", "--cap-drop", "ALL", "--ro-bind", "/", "/", "true")
+	cmd.Dir = "/"
+	if isPrivileged() {
+		user := &syscall.Credential{Uid: uint32(slot.ID(0).UID()), Gid: slot.GroupID}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 	}
-	return nil
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("bubblewrap: %w: %s", err, strings.TrimSpace(string(out)))
+	return cmp.Or(explainSettings(err, false, readSysctl), err)
 }

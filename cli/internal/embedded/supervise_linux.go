@@ -130,6 +130,13 @@ func (s *supervisor) startDaemons(ctx context.Context, environ []string) (innerS
 	if err != nil {
 		return innerStatus{}, explainRefusal(err)
 	}
+	// sandboxd would try again for readyTimeout, and cannot name a remedy.
+	s.mu.Lock()
+	err = tryBubblewrap(ctx)
+	s.mu.Unlock()
+	if err != nil {
+		return innerStatus{}, err
+	}
 	ask, err := answerPorts(slots, s.log)
 	if err != nil {
 		return innerStatus{}, err
