@@ -256,13 +256,14 @@ func explainKill(held, limit, before, after int64) (sandboxapi.Reason, string) {
 	case before >= 0 && after > before:
 		return sandboxapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. " + seen +
 			" Run it again when fewer others run, or work on smaller pieces."
-	case before >= 0 && after >= 0:
-		return sandboxapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel " +
-			"reports no kill for lack of memory. " + seen + " It may have run in part: check before you run it again."
 	}
 	// Kernels before 4.13 do not count their kills, so the kernel remains a suspect.
-	return sandboxapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL). " + seen +
-		" It may have run in part: check before you run it again."
+	who, kernel := "The kernel, the code itself", ""
+	if before >= 0 && after >= 0 {
+		who, kernel = "The code itself", "The kernel reports no kill for lack of memory. "
+	}
+	return sandboxapi.Cancelled, who + ", an operator or a program on this machine killed the run (SIGKILL). " + kernel +
+		seen + " It may have run in part: check before you run it again."
 }
 
 // readSize is the largest output in one event, in bytes before encoding.
@@ -327,7 +328,7 @@ func (r *runState) setEndReason(st jail.Status) {
 		r.reason = sandboxapi.Exited
 		switch syscall.Signal(st.Signal) {
 		case 0:
-		case syscall.SIGKILL: // code cannot signal itself
+		case syscall.SIGKILL:
 			held := max(st.MaxRSS, r.peak.Load())
 			r.reason, r.detail = explainKill(held, r.task.Memory, r.oomKills, proc.OOMKills())
 		case syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGILL, syscall.SIGSEGV:

@@ -18,9 +18,9 @@ func TestExplainKill(t *testing.T) {
 	}{
 		"over its limit":          {limit + 1, 3, 3, sandboxapi.OOM, "The run used more memory than its limit of 1024 MiB"},
 		"the kernel counted it":   {64 << 20, 3, 4, sandboxapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. The run held at most 64 MiB of its limit of 1024 MiB."},
-		"the kernel did not":      {limit - 1, 3, 3, sandboxapi.Cancelled, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill"},
-		"the kernel does not":     {limit - 1, -1, -1, sandboxapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL)."},
-		"only once it was unread": {limit - 1, -1, 7, sandboxapi.Cancelled, "The kernel, an operator or a program on this machine killed the run (SIGKILL)."},
+		"the kernel did not":      {limit - 1, 3, 3, sandboxapi.Cancelled, "The code itself, an operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill"},
+		"the kernel does not":     {limit - 1, -1, -1, sandboxapi.Cancelled, "The kernel, the code itself, an operator or a program on this machine killed the run (SIGKILL)."},
+		"only once it was unread": {limit - 1, -1, 7, sandboxapi.Cancelled, "The kernel, the code itself, an operator or a program on this machine killed the run (SIGKILL)."},
 	} {
 		reason, detail := explainKill(row.held, limit, row.before, row.after)
 		if reason != row.reason || !strings.HasPrefix(detail, row.begins) {

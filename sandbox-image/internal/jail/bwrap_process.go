@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -89,8 +90,8 @@ func (b *bwrapProcess) waitForEnd() {
 		return
 	}
 	b.status.setExit(state)
-	if code := b.status.Code; b.status.Signal == 0 && code > 128 && code < 128+65 {
-		b.status.Signal = code - 128 // how bubblewrap reports a signal
+	if b.status.Signal == 0 {
+		b.status.Signal = signalOf(b.status.Code)
 	}
 	// If bubblewrap ended before it waited for process 1, we are its parent now.
 	var usage syscall.Rusage
@@ -101,6 +102,21 @@ func (b *bwrapProcess) waitForEnd() {
 			b.status.addUsage(&usage)
 		}
 	}
+}
+
+// crashes are the signals with which the kernel ends a program, most of them after a mistake of the program.
+var crashes = []syscall.Signal{
+	syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGKILL, syscall.SIGSEGV,
+	syscall.SIGSYS,
+}
+
+// signalOf returns the signal for which bubblewrap exits with a code, or 0. bubblewrap adds 128 to a signal, but code
+// may exit with such a number, too: 130 and 143 are usual. So only the signals in crashes count.
+func signalOf(code int) int {
+	if slices.Contains(crashes, syscall.Signal(code-128)) {
+		return code - 128
+	}
+	return 0
 }
 
 // setExit sets how a process ended, and counts its CPU time and memory.
