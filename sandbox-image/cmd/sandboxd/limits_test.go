@@ -201,7 +201,7 @@ func TestKilled(t *testing.T) {
 		}
 		r := <-ended
 		if r.Exit.Reason != sandboxapi.Cancelled || r.Exit.Code != 137 || r.Stdout != "up\n" ||
-			!strings.HasPrefix(r.Exit.Detail, "An operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill for lack of memory.") ||
+			!strings.HasPrefix(r.Exit.Detail, "The code itself, an operator or a program on this machine killed the run (SIGKILL). The kernel reports no kill for lack of memory.") ||
 			!strings.Contains(r.Exit.Detail, " MiB of its limit of ") {
 			t.Errorf("%+v %q", r.Exit, r.Stdout)
 		}
@@ -210,6 +210,36 @@ func TestKilled(t *testing.T) {
 			if r.Exit.Reason != sandboxapi.Exited || r.Exit.Code != 139 || r.Stdout != "up\n" || r.Exit.Detail != "The interpreter crashed: segmentation fault (signal 11)." {
 				t.Errorf("%+v", r.Exit)
 			}
+		}
+		for _, code := range []int{129, 130, 143, 192} { // of code, not of a signal
+			r := w.RunCode(t, fmt.Sprintf(pick("Deno.exit(%d);\n", "import sys\nsys.exit(%d)\n"), code), testkit.Patience)
+			if r.Exit.Reason != sandboxapi.Exited || r.Exit.Code != code || r.Exit.Detail != "" {
+				t.Errorf("exit code %d: %+v", code, r.Exit)
+			}
+		}
+	})
+}
+
+// TestDenoCaches: what code stores in Deno's caches has a bound, so that it takes no room from other slots.
+// Promise: file-limits
+func TestDenoCaches(t *testing.T) {
+	RunInModes(t, func(t *testing.T, m Mode) {
+		w := StartWorld(t, Options{Mode: m, Slots: 1})
+		const code = `const c = await caches.open("x");
+for (let i = 0; i < %d; i++) await c.put("https://a.test/" + i, new Response(new Uint8Array(4 << 20)));
+console.log("stored");
+`
+		if r := w.RunCode(t, fmt.Sprintf(code, 2), testkit.Patience); r.Stdout != "stored\n" || r.Exit.Reason != sandboxapi.Exited {
+			t.Errorf("8 MiB: %+v", r)
+		}
+		r := w.RunCode(t, fmt.Sprintf(code, 10), testkit.Patience)
+		switch {
+		case m != Container:
+			if !strings.Contains(r.Stderr, "No space left on device") {
+				t.Errorf("40 MiB: %+v", r)
+			}
+		case r.Exit.Reason != sandboxapi.OutputLimit || !strings.Contains(r.Exit.Detail, "wrote more than 16 MiB to Deno's caches"):
+			t.Errorf("40 MiB: %+v", r)
 		}
 	})
 }

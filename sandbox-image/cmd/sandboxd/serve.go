@@ -64,6 +64,10 @@ func sharedDirs(f serveFlags) []quota.SharedDir {
 	if f.mode == container { // it has the homes of private runs, too
 		out.Path, out.Name = sandboxapi.HomesDir, "its folder or "+jail.OutDir
 	}
+	// The slots of a container share one file system for code and caches. The only slot of a pod harms only itself.
+	if f.mode == container && !f.isProxyShared() {
+		dirs = append(dirs, quota.SharedDir{Path: f.code, Name: "Deno's caches", Bytes: jail.DenoDirSize, Files: 1000})
+	}
 	return append(dirs, out)
 }
 

@@ -15,8 +15,9 @@ const (
 	denoPath = "/usr/bin/deno"
 	caPath   = "/etc/codeforge/ca.pem"
 	denoDir  = "/deno"
-	// denoDirSize bounds the private DENO_DIR (localStorage, transpiled modules), in bytes.
-	denoDirSize = 64 << 20
+	// DenoDirSize bounds the private DENO_DIR (localStorage, caches, transpiled modules), in bytes. In a container, all
+	// slots share 128 MiB for it.
+	DenoDirSize = 16 << 20
 )
 
 // Folders of a stage (see confine.StageBinds).
@@ -97,7 +98,7 @@ type bwrapPlan struct {
 func (p bwrapPlan) commandLine() []string {
 	a := p.commandPrefix(p.packages.addToEnviron(p.bait.addToEnviron(baseEnviron(denoDir, p.tz), CodeDir)))
 	a = append(a, p.files()...)
-	a = append(a, "--perms", "0700", "--size", strconv.Itoa(denoDirSize), "--tmpfs", denoDir)
+	a = append(a, "--perms", "0700", "--size", strconv.Itoa(DenoDirSize), "--tmpfs", denoDir)
 	for i, name := range p.cache {
 		a = append(a, "--perms", "0600", "--file", strconv.Itoa(cacheFD+i), path.Join(denoDir, name))
 	}

@@ -149,8 +149,11 @@ func (t *containerProcess) runCountCommand(command string, args ...string) int64
 // CountWritten implements Process.
 func (t *containerProcess) CountWritten(dir string, since time.Time, enough int64) (c quota.FileCount) {
 	dirs := []string{dir}
-	if dir == sandboxapi.HomesDir { // no slot can list HomesDir
+	switch dir { // no slot can list these two
+	case sandboxapi.HomesDir:
 		dirs = []string{sandboxapi.HomeDir(t.slot), sandboxapi.OutDir(t.slot)}
+	case t.jail.cfg.Work:
+		dirs = []string{filepath.Join(t.jail.slotDir(t.slot), "deno")}
 	}
 	for _, dir := range dirs {
 		var one quota.FileCount
