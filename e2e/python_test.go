@@ -118,6 +118,7 @@ func pythonMistakes(t *testing.T, w *world.World) {
 		{"100 MB of bytes", "import os, sys\nsys.stdout.buffer.write(os.urandom(100 << 20))\n", "", "printed more than 16 MiB and was ended"},
 		{"missing skill", "from skills.nothing import f\n", "ModuleNotFoundError", "There is no skill \"nothing.py\"."},
 		{"process", "import subprocess\nsubprocess.run(['ls'])\n", "PermissionError", "Code cannot start processes"},
+		{"pool of processes", "import multiprocessing\nmultiprocessing.Pool(2)\n", "SemLock", "Code cannot start processes"},
 		{"unknown host", "import urllib.request\nurllib.request.urlopen('https://nowhere.test/')\n", "urlopen error", "nowhere.test"},
 		{"binary output", "import sys\nsys.stdout.buffer.write(bytes(range(256)))\n", "", "bytes of the output were not valid UTF-8"},
 		{"fence", "```python\nprint(6 * 7)\n```", "42\n", "The code inside the ``` fence was run."},

@@ -1,7 +1,10 @@
 package runner
 
 import (
+	"encoding/pem"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/testca"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
 )
 
@@ -82,6 +86,40 @@ func TestSkillCoding(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		if text := strings.TrimPrefix(string(out), "\x00"); err != nil || text != "plain marked\n" {
 			t.Errorf("%s: %v: %s", code, err, text)
+		}
+	}
+}
+
+// TestOtherAuthorities: code that loads a file of authorities, as SDKs do that bring one, trusts the proxy's, too. The
+// preload of ssl changes nothing.
+func TestOtherAuthorities(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	dir := t.TempDir()
+	other, err := testca.New("other")
+	testkit.Must(t, err)
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "ca.pem"), own, 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "other.pem"), other.PEM(), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "sitecustomize.py"), Site, 0o600))
+	const code = `import ssl, urllib.request, urllib.error
+for options in {"cafile": "other.pem"}, {"cadata": open("other.pem").read()}, {"cafile": "ca.pem"}, {}:
+    try: urllib.request.urlopen(URL, context=ssl.create_default_context(**options))
+    except urllib.error.URLError as e: print(e)
+try: ssl.create_default_context(cafile="missing.pem")
+except FileNotFoundError as e: print(e)
+`
+	source := strings.Replace(code, "URL,", fmt.Sprintf("%q,", server.URL), 1)
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.py"), []byte(source), 0o600))
+	for _, order := range []string{"\n", "l\n"} {
+		cmd := exec.Command(testkit.FindPython(t).Program, "-s", "-B", filepath.Join(dir, "main.py"))
+		cmd.Env = []string{"PYTHONPATH=" + dir, "HOME=" + dir, "LANG=C.UTF-8", "SSL_CERT_FILE=ca.pem"}
+		cmd.Dir, cmd.Stdin = dir, strings.NewReader(order)
+		out, err := cmd.CombinedOutput()
+		const want = "\x00HTTP Error 404: Not Found\nHTTP Error 404: Not Found\nHTTP Error 404: Not Found\n" +
+			"HTTP Error 404: Not Found\n[Errno 2] No such file or directory\n"
+		if err != nil || string(out) != want {
+			t.Errorf("%q: %v: %s", order, err, out)
 		}
 	}
 }

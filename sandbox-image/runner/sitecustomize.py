@@ -169,6 +169,39 @@ def prepare_imports():
     sys.modules["skills"] = skills
     sys.meta_path.append(SkillFinder)
     sys.path_hooks.insert(0, SkillPath.open_path)
+    if AuthorityFinder.authority:
+        sys.meta_path.insert(0, AuthorityFinder)
+
+
+class AuthorityFinder:
+    """Makes ssl trust the proxy beside each file of authorities that code loads.
+
+    Some SDKs, such as Stripe's, bring such a file, and only the proxy can answer them. ssl is changed when code imports
+    it, because the import takes time.
+    """
+
+    authority = os.environ.get("SSL_CERT_FILE")
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        if fullname != "ssl":
+            return None
+        sys.meta_path.remove(AuthorityFinder)
+        spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(fullname)
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            load = module.SSLContext.load_verify_locations
+
+            def load_verify_locations(self, *given, **named):
+                load(self, *given, **named)
+                load(self, AuthorityFinder.authority)
+
+            module.SSLContext.load_verify_locations = load_verify_locations
+
+        spec.loader.exec_module = exec_module
+        return spec
 
 
 def add_packages(folders):

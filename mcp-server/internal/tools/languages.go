@@ -87,7 +87,7 @@ var (
 	noModule  = mustCompile(`(?m)^ModuleNotFoundError: No module named '([\w.-]{1,80})'`)
 	noName    = mustCompile(`(?m)^NameError: name '(?:mcp|stash|parallel|McpError)' is not defined`)
 	noProcess = mustCompile(`(?m)^PermissionError: \[Errno 1\] Operation not permitted$|` +
-		`^BlockingIOError: \[Errno 11\]`)
+		`^BlockingIOError: \[Errno 11\]|_multiprocessing\.SemLock\(`) // the last for pools of processes
 	noAwait     = mustCompile(`(?m)^TypeError: object [\w.]{1,80} can't be used in 'await' expression`)
 	awaitedTool = regexp.MustCompile(`await\s+mcp[.\[]`)
 	noAddress   = mustCompile(`gaierror|Name or service not known|Temporary failure in name resolution`)

@@ -48,6 +48,7 @@ var scripts = []struct{ name, code string }{
 	{"sqlite", "import sqlite3\nprint(sqlite3.connect(':memory:').execute('select 40 + 2').fetchone())\n"},
 	{"hashes", "import hashlib, zlib, bz2, lzma, base64\nprint(hashlib.sha256(b'x').hexdigest(), zlib.crc32(b'x'), bz2.decompress(bz2.compress(b'a')), lzma.decompress(lzma.compress(b'b')))\n"},
 	{"zones", "import zoneinfo, datetime, time\nprint(datetime.datetime(2026, 7, 1, tzinfo=zoneinfo.ZoneInfo('Europe/Zurich')), time.tzname)\n"},
+	{"locale", "import locale\nprint(locale.setlocale(locale.LC_ALL, ''), locale.format_string('%d', 1234567, grouping=True))\n"},
 	{"recursion", "def f():\n    f()\ntry:\n    f()\nexcept RecursionError as e:\n    print(e)\n"},
 	{"large write at the end", "import sys\nprint('x' * (1 << 20))\nsys.stderr.write('y' * (1 << 18))\n"},
 	{"empty", ""},
@@ -58,7 +59,7 @@ var scripts = []struct{ name, code string }{
 
 // machineScripts are scripts whose results can depend on the files, the environment or the rights that a mode gives.
 var machineScripts = []string{
-	"print", "main", "exit code", "uncaught", "stack", "missing module", "input", "threads at the end", "source", "sqlite", "zones",
+	"print", "main", "exit code", "uncaught", "stack", "missing module", "input", "threads at the end", "source", "sqlite", "zones", "locale",
 	"large write at the end", "environment", "abort",
 }
 

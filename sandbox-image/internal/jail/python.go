@@ -20,6 +20,7 @@ const (
 	pythonPath     = "/usr/bin/python3"
 	environmentDir = "/usr/lib/codeforge-packages"
 	zoneDir        = "/usr/share/zoneinfo"
+	localeDir      = "/usr/lib/locale/C.utf8" // of LANG
 )
 
 // SystemCA is the file with the authorities of programs that ignore SSL_CERT_FILE. In a sandbox with Python it leads to
@@ -131,8 +132,10 @@ func (e *Embedded) findPythonFiles() (f pythonFiles, err error) {
 		f.inside = environmentDir
 		add(confine.ReadOnly, environmentDir, p.Environment)
 	}
-	if info, err := os.Stat(zoneDir); err == nil && info.IsDir() {
-		add(confine.ReadOnly, zoneDir, zoneDir)
+	for _, dir := range []string{zoneDir, localeDir} {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			add(confine.ReadOnly, dir, dir)
+		}
 	}
 	add(confine.Link, SystemCA, caPath)
 	f.entries = append(f.entries, l.files...)
