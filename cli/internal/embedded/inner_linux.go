@@ -157,7 +157,7 @@ var namespaceSettings = []struct {
 // root is no remedy, because bubblewrap then starts as the user of a slot.
 func explainSettings(err error, root bool, sysctl func(string) string) error {
 	for _, s := range namespaceSettings {
-		if sysctl(s.name) == s.forbids && !(root && s.ordinary) {
+		if sysctl(s.name) == s.forbids && (!root || !s.ordinary) {
 			return fmt.Errorf("this kernel forbids what the sandbox needs: %s is %s. As root: sysctl -w %s=%s (and put the "+
 				"setting into a file in /etc/sysctl.d/ to keep it); or use Docker (%w)", s.name, s.forbids, s.name, s.allows, err)
 		}

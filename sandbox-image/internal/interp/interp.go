@@ -54,17 +54,17 @@ func Prepare(j jail.Jail, spec jail.InterpreterSpec, idle func() bool) (*Interpr
 	for i := 0; i < len(files); i += 2 {
 		var err error
 		if files[i], files[i+1], err = os.Pipe(); err != nil { //nolint:gosec // there are eight
-			closeAll(files[:i])
+			jail.CloseFiles(files[:i])
 			return nil, fmt.Errorf("making pipes: %w", err)
 		}
 	}
 	theirs := jail.Stdio{In: files[0], Out: files[3], Err: files[5], Gate: files[6]}
 	process, err := j.Start(spec, theirs)
 	// A pipe ends only after every writer is closed, so sandboxd must not keep the ends of the process.
-	closeAll([]*os.File{theirs.In, theirs.Out, theirs.Err, theirs.Gate})
+	jail.CloseFiles([]*os.File{theirs.In, theirs.Out, theirs.Err, theirs.Gate})
 	ours := []*os.File{files[1], files[2], files[4], files[7]}
 	if err != nil {
-		closeAll(ours)
+		jail.CloseFiles(ours)
 		return nil, err
 	}
 	p := &Interpreter{
@@ -83,12 +83,6 @@ func (p *Interpreter) Start() {
 		_, _ = p.gate.Write([]byte{runner.GoByte})
 		_ = p.gate.Close()
 	})
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
-	}
 }
 
 // awaitUp waits for the interpreter's ready byte, and verifies the sandbox with the kernel.
@@ -184,7 +178,7 @@ func (p *Interpreter) End() error {
 func (p *Interpreter) Close() error {
 	err := p.End()
 	p.cleanup.Do(func() {
-		closeAll([]*os.File{p.in, p.out, p.err})
+		jail.CloseFiles([]*os.File{p.in, p.out, p.err})
 		// If Start was never called, this closes the gate, and it keeps a later Start from writing to it.
 		p.start.Do(func() { _ = p.gate.Close() })
 		err = jail.ClearSlot(err, p.process.Remove)

@@ -26,18 +26,14 @@ func (c *Container) clearSlot(id slot.ID) error {
 // clearFiles removes a slot's private files. If the slot's user made files unreadable, clearFiles removes them as that
 // user.
 func (c *Container) clearFiles(id slot.ID) error {
-	// The home is that of a private run.
-	if err := errors.Join(removeAs(id, sandboxapi.HomeDir(id)), removeAs(id, sandboxapi.OutDir(id))); err != nil {
-		return err
-	}
 	dir := c.slotDir(id)
-	err := os.RemoveAll(dir)
-	if errors.Is(err, os.ErrPermission) {
-		if err = WipeDir(id, dir, "deno"); err == nil {
-			err = os.RemoveAll(dir)
+	// The home is that of a private run.
+	for _, folder := range []string{sandboxapi.HomeDir(id), sandboxapi.OutDir(id), filepath.Join(dir, "deno")} {
+		if err := removeAs(id, folder); err != nil {
+			return err
 		}
 	}
-	return err
+	return os.RemoveAll(dir)
 }
 
 // WipeDir empties the directory name below dir as the slot's user.

@@ -94,7 +94,7 @@ func (e *Embedded) startInterpreter(spec InterpreterSpec, dir string, stdio Stdi
 		return e.launchBwrap(spec.Slot, e.enterPlan(spec.Slot, p.pythonArgv(files)), filter, stage, stdio)
 	}
 	var cache []*os.File
-	defer func() { closeFiles(cache) }()
+	defer func() { CloseFiles(cache) }()
 	for name, data := range e.cache.listFiles() {
 		f, err := anonymousFile(name, data)
 		if err != nil {
@@ -109,7 +109,8 @@ func (e *Embedded) startInterpreter(spec InterpreterSpec, dir string, stdio Stdi
 	return e.launchBwrap(spec.Slot, plan, filter, stage, stdio, cache...)
 }
 
-func closeFiles(files []*os.File) {
+// CloseFiles closes files whose errors do not matter.
+func CloseFiles(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()
 	}

@@ -73,7 +73,7 @@ func StartServer(cfg Config) (*RunningServer, error) {
 	for i := 0; i < len(files); i += 2 {
 		var err error
 		if files[i], files[i+1], err = os.Pipe(); err != nil { //nolint:gosec // there are six
-			closeAll(files[:i])
+			jail.CloseFiles(files[:i])
 			return nil, fmt.Errorf("making pipes: %w", err)
 		}
 	}
@@ -83,19 +83,13 @@ func StartServer(cfg Config) (*RunningServer, error) {
 	}
 	r := &RunningServer{cfg: cfg, in: files[1], out: files[2], err: files[4], began: time.Now(), oomKills: proc.OOMKills()}
 	process, err := cfg.Jail.StartServer(cfg.Server, stdio)
-	closeAll([]*os.File{files[0], files[3], files[5]})
+	jail.CloseFiles([]*os.File{files[0], files[3], files[5]})
 	if err != nil {
-		closeAll([]*os.File{r.in, r.out, r.err})
+		jail.CloseFiles([]*os.File{r.in, r.out, r.err})
 		return nil, fmt.Errorf("starting a server: %w", err)
 	}
 	r.process = process
 	return r, nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
-	}
 }
 
 // Memory returns the memory of the slot's processes at the last measurement, in bytes.
@@ -109,7 +103,7 @@ func (r *RunningServer) Memory() int64 {
 // Cancelling ctx ends the program. err means that the program received no input. broken means that a process could not
 // be killed or a file not be removed (jail.FilesError): the slot must not be used again.
 func (r *RunningServer) Run(ctx context.Context) (exit sandboxapi.Exit, broken, err error) {
-	defer closeAll([]*os.File{r.in, r.out, r.err})
+	defer jail.CloseFiles([]*os.File{r.in, r.out, r.err})
 	var read, write sync.WaitGroup
 	// Read standard error before CheckConfinement: a program that fails early explains itself there.
 	read.Go(func() { _, _ = io.Copy(&r.tail, r.err) })
