@@ -206,8 +206,8 @@ func makeAllLocal() error {
 	})
 }
 
-// zones is the folder of the machine's time zones.
-const zones = "/usr/share/zoneinfo"
+// pythonFolders are folders of the machine that Python reads besides its library: the time zones, and the locale of LANG.
+var pythonFolders = []string{"/usr/share/zoneinfo", "/usr/lib/locale/C.utf8"}
 
 // Paths of programs in the container.
 const (
@@ -232,8 +232,10 @@ func makeContainerRoot(dir, deno, sandboxd string) error {
 	}
 	if program, library, ok := strings.Cut(os.Getenv(pythonEnv), ":"); ok {
 		mounts = append(mounts, mount{program, program}, mount{library, library})
-		if _, err := os.Stat(zones); err == nil {
-			mounts = append(mounts, mount{zones, zones})
+		for _, dir := range pythonFolders {
+			if _, err := os.Stat(dir); err == nil {
+				mounts = append(mounts, mount{dir, dir})
+			}
 		}
 	}
 	if typescript := os.Getenv(typescriptEnv); typescript != "" {
