@@ -34,6 +34,18 @@ func TestNewcomer(t *testing.T) {
 	b.open(t, address(t, w))
 	b.see(t, ".rail", "Servers")
 	lookAtPages(t, b, "empty")
+	t.Run("first steps", func(t *testing.T) {
+		b.wait(t, `document.querySelectorAll("[aria-label='First steps'] li").length === 3`)
+		step := func(n int, want string) {
+			t.Helper()
+			b.see(t, fmt.Sprintf("[aria-label='First steps'] li:nth-child(%d)", n), want)
+		}
+		step(1, "done") // the world has sent messages, and it has APIs
+		step(2, "done")
+		step(3, "not yet")
+		sound(t, b, "first steps")
+		b.clean(t)
+	})
 	w.MustExecute(t, `console.log(await mcp.everything.echo({ message: "hi" }));`)
 	w.MustExecute(t, `// Asks the payments
 console.log(await mcp.payments.list_customers({}).catch((e) => e.code + ": " + e.message));`)

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"slices"
 
 	"github.com/codeforge-mcp/codeforge/internal/settings"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/console"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/execution"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/transport"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 	"github.com/codeforge-mcp/codeforge/sandbox-image/sandboxapi"
 )
@@ -29,7 +31,10 @@ func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, ab
 func (d *daemon) currentLoad() console.Load {
 	// The two numbers are read one after the other, so the difference may be below zero for a moment.
 	waiting := d.queue.CountWaiting()
-	return console.Load{Slots: d.settings.Slots, Busy: max(0, d.executor.CountActive()-waiting), Waiting: waiting}
+	return console.Load{
+		Slots: d.settings.Slots, Busy: max(0, d.executor.CountActive()-waiting), Waiting: waiting,
+		Connected: slices.ContainsFunc(d.listHandlers(), (*transport.Handler).WasUsed),
+	}
 }
 
 // consoleLogin returns a sign-in code for the console, and the port on which the endpoint listens.

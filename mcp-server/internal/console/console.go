@@ -85,6 +85,9 @@ type Load struct {
 	Slots   int `json:"slots"`
 	Busy    int `json:"busy"`
 	Waiting int `json:"waiting"`
+	// Connected reports whether an MCP client has sent a request since the start. Clients of MCP 2026-07-28 have no
+	// session that could be counted.
+	Connected bool `json:"connected"`
 }
 
 // Proxy is the part of the proxy's API that the console uses.

@@ -144,3 +144,16 @@ func (m *moving) RoundTrip(r *http.Request) (*http.Response, error) {
 	again.Header = r.Header
 	return http.DefaultTransport.RoundTrip(again)
 }
+
+// TestWasUsed: a message of a client counts in each version, also of a client without a session.
+func TestWasUsed(t *testing.T) {
+	for _, version := range []string{oldVersion, "2026-07-28"} {
+		f := serve(t, transport.Config{})
+		if f.handler.WasUsed() {
+			t.Errorf("version %s: used before the first message", version)
+		}
+		if f.answer(t, version, lost, call(2, "sleep")); !f.handler.WasUsed() {
+			t.Errorf("version %s: not used after a message", version)
+		}
+	}
+}

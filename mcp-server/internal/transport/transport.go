@@ -79,6 +79,7 @@ type Handler struct {
 	calls    atomic.Int64
 	held     atomic.Int64 // bytes of the bodies of all requests in flight
 	draining atomic.Bool
+	used     atomic.Bool // a client has sent a message
 
 	resuming  sync.Mutex // held while a lost session is resumed
 	measuring sync.Mutex // held while measureJSON encodes a value
@@ -162,6 +163,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.posts.Store(id, c)
 	defer h.posts.Delete(id)
 
+	h.used.Store(true)
 	s.startComments()
 	// ISO dates compare like text.
 	if r.Header.Get(versionHeader) >= sessionless {
@@ -401,6 +403,9 @@ func (h *Handler) IsKnownSession(id string) bool {
 
 // CountSessions returns the number of sessions.
 func (h *Handler) CountSessions() int { return h.book.countSessions() }
+
+// WasUsed reports whether a client has sent a message.
+func (h *Handler) WasUsed() bool { return h.used.Load() }
 
 // CountCalls returns the number of running tool calls, including calls over other transports.
 func (h *Handler) CountCalls() int { return int(h.calls.Load()) }

@@ -1,10 +1,10 @@
 // The list of runs, and beside it the page of the chosen run.
 import { html, useEffect } from "./preact.js";
-import { Chip, Search, Switch, VirtualList, DataState } from "./parts.js";
+import { Chip, Command, Search, Switch, VirtualList, DataState } from "./parts.js";
 import { formatAge, escapeNodes, formatNumber } from "./text.js";
 import { requestJSON } from "./session.js";
-import { makeAddress, app, openPage, onRuns, updateApp, useNow } from "./state.js";
-import { Histogram, Timeline } from "./draw.js";
+import { makeAddress, app, openPage, onRuns, updateApp, useData, useNow } from "./state.js";
+import { Histogram, Icon, Timeline } from "./draw.js";
 import { StateIcon, findKind } from "./status.js";
 import { Run } from "./run.js";
 
@@ -86,6 +86,19 @@ export function openNext(by) {
 
 const FILTERS = [["", "All"], ["status:active", "Active"], ["status:failed", "Failed"], ["status:refused", "Refused"]];
 
+/** FirstSteps lists the three steps to a first run, and marks those that are done. */
+function FirstSteps() {
+  const apis = useData("apis", app.versions.apis).data?.apis ?? [];
+  const steps = [
+    ["Connect a client", "codeforge connect", app.versions.load.connected],
+    ["Add an API", "codeforge api add NAME", apis.some((a) => a.active)],
+    ["Ask your agent something, or run a file", "codeforge run FILE", false],
+  ];
+  return html`<ol class="pad stack" aria-label="First steps">${steps.map(([text, command, done]) => html`<li class="stack">
+    <span class="row"><span class=${done ? "ok" : "faint"}><${Icon} name=${done ? "ok" : "stop"} /></span><b>${text}</b><span class="faint">${done ? "done" : "not yet"}</span></span>
+    <${Command} text=${command} /></li>`)}</ol>`;
+}
+
 export function Runs() {
   const { id, q } = app.route, now = useNow(15000);
   useEffect(() => { if (list.filter !== q) { Object.assign(list, { filter: q, runs: [], next: "" }); loadRuns(q, false); } }, [q]);
@@ -109,7 +122,7 @@ export function Runs() {
         <${Switch} label="Which runs" value=${chosenFilter} on=${chooseState} choices=${FILTERS.map(([v, t]) => [v, t, v === "" && list.total ? formatNumber(list.total) : undefined])} />
       </div>
       ${list.runs.length ? html`<${VirtualList} label="Runs, newest first" count=${list.runs.length} height=${58} row=${renderRow} near=${loadMore} chosen=${list.runs.findIndex((r) => r.run === chosen)} />`
-        : html`<div class="pad"><${DataState} state=${{ error: list.error, data: !list.busy || null }} empty=${q ? "No run matches." : "No run yet. Ask your agent something, or: codeforge run FILE"} /></div>`}
+        : html`<div class="pad"><${DataState} state=${{ error: list.error, data: !list.busy || null }} empty=${q ? "No run matches." : "No run yet. Three steps lead to the first:"} /></div>${!q && !list.busy && !list.error && html`<${FirstSteps} />`}`}
     </section>
     ${chosen ? html`<${Run} key=${chosen} id=${chosen} />` : html`<div class="page"></div>`}
   </main>`;

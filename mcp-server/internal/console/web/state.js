@@ -5,7 +5,7 @@ import { requestJSON, NoAnswerError, sendRequest, isSignedIn } from "./session.j
 const readers = new Set();
 export const app = {
   in: false, why: "", route: { page: "runs", id: "", q: "" }, frozen: false, connected: false,
-  versions: { held: 0, apis: "", servers: 0, down: 0, skills: 0, load: { slots: 0, busy: 0, waiting: 0 } },
+  versions: { held: 0, apis: "", servers: 0, down: 0, skills: 0, load: { slots: 0, busy: 0, waiting: 0, connected: false } },
   alerts: 0, alertCount: 0, touched: 0, held: [], plans: [], problems: 0, about: null, dialog: "", toast: "",
 };
 /** updateApp changes fields of app, and draws all components that use app again. */
