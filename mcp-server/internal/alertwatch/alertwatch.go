@@ -90,7 +90,8 @@ func (w *Watcher) handleEvent(e operatorapi.HistoryEvent) {
 }
 
 func (w *Watcher) checkExchange(x operatorapi.Exchange) {
-	if len(x.APIs) == 0 || x.Outcome == proxyapi.OutcomeDenied { // a refusal by the proxy reveals no fault of the API
+	// A request that the proxy did not send reveals no fault of the API.
+	if len(x.APIs) == 0 || x.Outcome == proxyapi.OutcomeDenied || x.Outcome == proxyapi.OutcomePlanned {
 		return
 	}
 	name := x.APIs[0]

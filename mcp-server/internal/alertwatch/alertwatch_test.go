@@ -69,6 +69,7 @@ func TestAPI(t *testing.T) {
 	}{
 		{20, proxyapi.OutcomeServed, 200, ""},
 		{50, proxyapi.OutcomeDenied, 403, ""},
+		{50, proxyapi.OutcomePlanned, 0, ""},
 		{50, proxyapi.OutcomeServed, 404, ""},
 		{10, proxyapi.OutcomeServed, 500, ""},
 		{1, proxyapi.OutcomeFailed, 0, "a fails"},
