@@ -194,7 +194,7 @@ func inside() map[string][]string {
 		"./proxy/internal/shareddb":    {"database-turns"},
 		"./internal/dialguard":         {"database-address"},
 		"./proxy/internal/upstream":    {"proxied-address"},
-		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved", "place-length"},
+		"./mcp-server/internal/broker": {"question-secret", "question-session", "dry-run-tools", "dry-run-approved", "place-length", "frame-rate"},
 		"./proxy/internal/mint": {"login-state", "login-issuer", "stale-token", "minted-layer", "store-first", "publish-first",
 			"single-flight", "mint-echo"},
 		"./sandbox-image/cmd/sandboxd":      {"code-packages", "server-package", "server-group", "server-home", "network-closed", "closed-folders", "folder-choice", "folder-files", "container-writes"},

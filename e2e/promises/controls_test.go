@@ -40,6 +40,7 @@ var promisesOf = map[string][]string{
 	"folder-links":       {"folders-stay-closed"},
 	"folder-readonly":    {"folders-stay-closed"},
 	"forms":              {"every-echoed-form"},
+	"frame-rate":         {"bounded-servers"},
 	"freeze":             {"canaries"},
 	"freeze-elsewhere":   {"shared-runs"},
 	"held-by":            {"operators-decisions"},

@@ -191,6 +191,7 @@ var (
 // Reader reads frames. It is not safe for concurrent use.
 type Reader struct {
 	lines *bufio.Reader
+	size  int // of the last line
 	err   error
 }
 
@@ -205,11 +206,15 @@ func (r *Reader) Read(into any) error {
 	return r.err
 }
 
+// FrameSize returns the size of the last frame, in bytes.
+func (r *Reader) FrameSize() int { return r.size }
+
 func (r *Reader) readNext(into any) error {
 	line, err := readLine(r.lines, MaxLine)
 	if err != nil {
 		return err
 	}
+	r.size = len(line)
 	// Checked before decoding: the bound of encoding/json, 10,000 levels, is far above MaxDepth.
 	if NestingDepth(line) > MaxDepth {
 		return ErrTooDeep

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/costtest"
@@ -85,10 +88,10 @@ func TestImpatience(t *testing.T) {
 func TestFlood(t *testing.T) {
 	var out bytes.Buffer
 	s := &configuredServer{broker: &Broker{cfg: Config{Log: logline.New(&out, "text", nil)}}, api: proxyapi.API{Name: "a"}}
-	i := &serverInstance{server: s}
+	i := newInstance(s, "", nil)
 	large := strings.Repeat("x", 1<<20)
 	for range 2000 {
-		_ = i.handleFrame(bridgewire.FromBridge{Log: large}, nil)
+		_, _ = i.handleFrame(bridgewire.FromBridge{Log: large}, nil)
 	}
 	if out.Len() > 1<<20 || !strings.Contains(out.String(), "xxx") {
 		t.Errorf("%d bytes of log", out.Len())
@@ -171,4 +174,72 @@ func TestCallMemory(t *testing.T) {
 	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
 		t.Errorf("%s", got.body)
 	}
+}
+
+// TestFrameRate: a server that writes frames without pause waits for mcp-server, and takes little of a processor. An answer
+// after its frames arrives.
+// Promise: bounded-servers
+func TestFrameRate(t *testing.T) {
+	for name, frame := range map[string]string{"small": `{"id":7,"result":{}}`, "large": `{"id":7,"result":"` + strings.Repeat("x", 1<<20) + `"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			n := 60 * unaskedRate / (len(frame) + frameCost)
+			took, answered := readFlood(t, frame, n)
+			if took < 20*time.Second || took > time.Minute || !answered {
+				t.Errorf("%s: %d frames took %v, answered: %v", name, n, took, answered)
+			}
+			if took, answered = readFlood(t, frame, 20); took > 0 || !answered {
+				t.Errorf("%s: an honest server waits for %v, answered: %v", name, took, answered)
+			}
+		})
+	}
+}
+
+// readFlood reads frames that answer no request, and an answer. It returns the time, and whether the answer arrived.
+func readFlood(t *testing.T, frame string, n int) (took time.Duration, answered bool) {
+	t.Helper()
+	i := newInstance(&configuredServer{broker: &Broker{}}, "", nil)
+	p := &pendingRequest{answer: make(chan bridgewire.FromBridge, 1)}
+	i.pending[1] = p
+	flood := make([]io.Reader, n, n+1)
+	for k := range flood {
+		flood[k] = strings.NewReader(frame + "\n")
+	}
+	began := time.Now()
+	err := i.followBridge(t.Context(), io.MultiReader(append(flood, strings.NewReader(`{"id":1,"result":{}}`+"\n"))...), nil)
+	if !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	return time.Since(began), len(p.answer) == 1
+}
+
+// TestLongFrames: arguments within the bound reach the server, whatever characters they have. Escapes made some of them longer
+// than a frame. Then the broker ended the server, with the calls of all other runs.
+// Promise: bounded-servers
+func TestLongFrames(t *testing.T) {
+	w := newWorld(t, 4, hostile(t, "a", nil))
+	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" {
+		t.Fatalf("%s", got.body)
+	}
+	first := w.instance("a")
+	for path, body := range map[string]string{
+		"/a/echo":    `{"text":"` + strings.Repeat("<", 3<<20) + `"}`,
+		"/a/$read":   `{"uri":"` + strings.Repeat("\xff", 3<<20) + `"}`,
+		"/a/$prompt": `{"name":"p","arguments":{"x":"` + strings.Repeat("<", 900<<10) + `"}}`,
+	} {
+		got := w.call(path, body)
+		if got.Code == serverUnavailable || got.Code == badArguments { // the server may answer with an error
+			t.Errorf("%s: %d %s %.200s", path, got.status, got.Code, got.body)
+		}
+	}
+	if got := w.call("/a/echo", `{"text":"hi"}`); got.text() != "hi" || w.instance("a") != first {
+		t.Errorf("the server was ended: %.200s", got.body)
+	}
+}
+
+// instance returns the shared instance of a server.
+func (w *world) instance(server string) *serverInstance {
+	s := w.broker.findServer(server)
+	w.broker.mu.Lock()
+	defer w.broker.mu.Unlock()
+	return s.instances[""]
 }

@@ -77,7 +77,9 @@ type Broker struct {
 	cfg    Config
 	stash  stashStore
 	memory *membudget.Budget
-	pins   acceptedStore
+	// decoding is read-locked by each request that has memory for decoded values.
+	decoding sync.RWMutex
+	pins     acceptedStore
 
 	printing sync.Mutex
 	printed  map[string]*logTail // by server; guarded by printing

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/internal/costtest"
@@ -52,6 +53,13 @@ func TestDisarmed(t *testing.T) {
 			schema := `{"additionalProperties":{"items":{"type":"integer"}}}`
 			key, items := strings.Repeat("k", 400<<10), strings.Repeat("0,", 20_000)
 			return costtest.MeasureTime(func() { findMistakes(json.RawMessage(schema), json.RawMessage(`{"`+key+`":[`+items+`0]}`)) }) > time.Second
+		},
+		"frame-rate": func(t *testing.T) (free bool) {
+			synctest.Test(t, func(t *testing.T) {
+				took, _ := readFlood(t, `{"id":7,"result":"`+strings.Repeat("x", 1<<20)+`"}`, 40)
+				free = took == 0
+			})
+			return free
 		},
 		"dry-run-tools": func(t *testing.T) bool {
 			_, _, text := newWorld(t, 4, hostile(t, "a", nil)).planned("s1-dry", "/a/echo", `{"text":"made"}`, proxyapi.PlanRecord, "")

@@ -72,7 +72,14 @@ func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // the broker makes itself must take the memory first: code could otherwise ask for many answers at once.
 func (c *callRequest) reserveAnswer(size int) *callFailure {
 	more := max(0, int64(size)-c.reserved)
-	if !c.memory.TryTake(more) {
+	isTaken := c.memory.TryTake(more)
+	if !isTaken {
+		// Decoded values of other calls of the holder have their memory only for a moment, but this answer would be lost.
+		c.broker.decoding.Lock()
+		isTaken = c.memory.TryTake(more)
+		c.broker.decoding.Unlock()
+	}
+	if !isTaken {
 		return &callFailure{
 			code: resultTooLarge, message: "this answer and the unread answers are too large together",
 			hint: "The call was carried out. Call less at once, and ask for less.",
@@ -191,25 +198,18 @@ func (c *callRequest) routeToServer(r *http.Request, body []byte) ([]byte, *call
 		return c.requestServer(ctx, bridgewire.ResourcesMethod, nil, true)
 	case get || r.Method != http.MethodPost || c.tool == "":
 		return nil, &callFailure{code: badRequest, message: "a tool is called with POST, and $tools and $resources with GET"}
+	// The server gets the body itself: encoded again, escapes could make it longer than a frame.
 	case c.tool == proxyapi.ReadResource:
 		var p bridgewire.Read
 		if json.Unmarshal(body, &p) != nil || p.URI == "" {
 			return nil, &callFailure{code: badArguments, message: "uri: missing; want string", hint: `$read("file:///a.txt")`}
 		}
-		return c.requestServer(ctx, bridgewire.ReadMethod, p, true)
+		return c.requestServer(ctx, bridgewire.ReadMethod, json.RawMessage(body), true)
 	case c.tool == proxyapi.GetPrompt:
-		var p bridgewire.Prompt
-		if len(body) > maxChecked {
-			return nil, &callFailure{code: badArguments, message: "the arguments of a prompt have at most 1 MiB"}
+		if f := c.checkPrompt(body); f != nil {
+			return nil, f
 		}
-		if !c.memory.TryTake(decodedSize(body)) {
-			return nil, newTooManyArguments()
-		}
-		if json.Unmarshal(body, &p) != nil || p.Name == "" {
-			return nil, &callFailure{code: badArguments, message: "want a name, and arguments that are strings",
-				hint: `$prompt("name", {key: "text"})`}
-		}
-		return c.requestServer(ctx, bridgewire.PromptMethod, p, true)
+		return c.requestServer(ctx, bridgewire.PromptMethod, json.RawMessage(body), true)
 	}
 	return c.callTool(ctx, body)
 }
@@ -391,6 +391,22 @@ func (c *callRequest) callTool(ctx context.Context, body []byte) ([]byte, *callF
 	return addMarkers(raw, len(t.OutputSchema) > 0, hint)
 }
 
+// checkPrompt reports a mistake in the arguments of $prompt, or nil.
+func (c *callRequest) checkPrompt(body []byte) *callFailure {
+	var p bridgewire.Prompt
+	isPrompt := false
+	switch {
+	case len(body) > maxChecked:
+		return &callFailure{code: badArguments, message: "the arguments of a prompt have at most 1 MiB"}
+	case !c.tryDecode(decodedSize(body), func() { isPrompt = json.Unmarshal(body, &p) == nil && p.Name != "" }):
+		return newTooManyArguments()
+	case !isPrompt:
+		return &callFailure{code: badArguments, message: "want a name, and arguments that are strings",
+			hint: `$prompt("name", {key: "text"})`}
+	}
+	return nil
+}
+
 // checkArguments reports mistakes in a call's arguments before the call is sent, or nil. Without the memory to decode
 // them and the schema, it leaves the mistakes to the server.
 func (c *callRequest) checkArguments(t *declaredTool, body []byte) *callFailure {
@@ -398,22 +414,33 @@ func (c *callRequest) checkArguments(t *declaredTool, body []byte) *callFailure 
 	if len(body) <= maxChecked { // findMistakes decodes no more
 		size += decodedSize(body)
 	}
-	canDecode := c.memory.TryTake(size)
-	if canDecode {
-		defer c.memory.GiveBack(size)
-	}
-	switch isObject := bytes.TrimSpace(body)[0] == '{' && json.Valid(body); {
-	case !canDecode && isObject:
+	isObject := bytes.TrimSpace(body)[0] == '{' && json.Valid(body)
+	mistakes, hint := []string{"the arguments are one object"}, ""
+	canDecode := c.tryDecode(size, func() {
+		if isObject {
+			mistakes = findMistakes(t.InputSchema, body)
+		}
+		if len(mistakes) > 0 {
+			hint = hintOf(t)
+		}
+	})
+	if len(mistakes) == 0 || isObject && !canDecode {
 		return nil
-	case !canDecode:
-		return &callFailure{code: badArguments, message: "the arguments are one object"}
-	case !isObject:
-		return &callFailure{code: badArguments, message: "the arguments are one object", hint: hintOf(t)}
 	}
-	if list := findMistakes(t.InputSchema, body); len(list) > 0 {
-		return &callFailure{code: badArguments, message: strings.Join(list, "; "), hint: hintOf(t)}
+	return &callFailure{code: badArguments, message: strings.Join(mistakes, "; "), hint: hint}
+}
+
+// tryDecode calls decode while the request has the memory for decoded values of this size. It returns false without the
+// memory.
+func (c *callRequest) tryDecode(size int64, decode func()) bool {
+	c.broker.decoding.RLock()
+	defer c.broker.decoding.RUnlock()
+	if !c.memory.TryTake(size) {
+		return false
 	}
-	return nil
+	defer c.memory.GiveBack(size)
+	decode()
+	return true
 }
 
 // hintOf returns a tool's signature.

@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/codeforge-mcp/codeforge/internal/convert"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 	"github.com/codeforge-mcp/codeforge/proxy/proxyapi"
@@ -31,6 +35,11 @@ const (
 	// are lower.
 	logBurst = 128 << 10
 	logRate  = 16 << 10
+	// unaskedBurst and unaskedRate bound an instance's frames that answer no request: bytes at once, and bytes per second.
+	// frameCost is added for each frame. The burst has room for the longest frame.
+	unaskedBurst = 32 << 20
+	unaskedRate  = 1 << 20
+	frameCost    = 256
 )
 
 // Slot is a bridge in a server slot.
@@ -62,8 +71,7 @@ type serverInstance struct {
 	out   chan bridgewire.ToBridge
 	slot  Slot // set before ready is closed
 
-	logged float64   // bytes printed at logAt, less logRate since then; only for the reading goroutine
-	logAt  time.Time // the time of the last output
+	output *rate.Limiter // of the log output; only for the reading goroutine
 
 	// Guarded by Broker.mu.
 	users   int       // calls that hold the instance
@@ -153,25 +161,39 @@ func (i *serverInstance) readFrames(ctx context.Context) error {
 	defer timer.Stop()
 	// This does not block: the queue is empty, and calls wait for ready.
 	i.out <- bridgewire.ToBridge{Start: &start}
-	r := bridgewire.NewReader(slot)
+	return i.followBridge(ctx, slot, timer)
+}
+
+// followBridge handles frames until the bridge ends. A server can write frames without end, so those that answer no
+// request are read at a bounded rate. Then the pipe is full, and the server waits.
+func (i *serverInstance) followBridge(ctx context.Context, slot io.Reader, timer *time.Timer) error {
+	r, unasked := bridgewire.NewReader(slot), rate.NewLimiter(unaskedRate, unaskedBurst)
 	for {
 		var f bridgewire.FromBridge
 		if err := r.Read(&f); err != nil {
 			return fmt.Errorf("the connection to the server ended: %w", err)
 		}
-		if err := i.handleFrame(f, timer); err != nil {
+		isAnswer, err := i.handleFrame(f, timer)
+		if err != nil {
 			return err
+		}
+		//defence:frame-rate
+		if !isAnswer {
+			if err := unasked.WaitN(ctx, r.FrameSize()+frameCost); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// handleFrame handles a frame from the bridge. An error ends the instance.
-func (i *serverInstance) handleFrame(f bridgewire.FromBridge, timer *time.Timer) error {
+// handleFrame handles a frame from the bridge, and reports whether the frame answers a request. An error ends the
+// instance.
+func (i *serverInstance) handleFrame(f bridgewire.FromBridge, timer *time.Timer) (isAnswer bool, err error) {
 	switch {
 	case f.Ready != nil:
 		// A second close of ready would panic, and a hostile server can write frames itself.
 		if isClosed(i.ready) {
-			return errors.New("the bridge is ready twice")
+			return false, errors.New("the bridge is ready twice")
 		}
 		timer.Stop()
 		close(i.ready)
@@ -183,7 +205,7 @@ func (i *serverInstance) handleFrame(f bridgewire.FromBridge, timer *time.Timer)
 		case bridgewire.NotStarted:
 			e.hint = "The server's output is in CodeForge's log, in the lines with server=" + i.server.api.Name + "."
 		}
-		return e
+		return false, e
 	case f.Log != "":
 		i.logOutput(f.Log)
 	case f.Question != nil:
@@ -201,8 +223,9 @@ func (i *serverInstance) handleFrame(f bridgewire.FromBridge, timer *time.Timer)
 		if p != nil {
 			p.answer <- f
 		}
+		return p != nil, nil
 	}
-	return nil
+	return false, nil
 }
 
 // reportProgress reports the progress of a call to the client of the run that made the call.
@@ -227,14 +250,9 @@ func (i *serverInstance) reportProgress(p bridgewire.Progress) {
 // logOutput logs a server's output in short lines, at a bounded rate. The bridge bounds the rate too, but the server
 // can write to the bridge's output itself.
 func (i *serverInstance) logOutput(text string) {
-	now := time.Now()
-	i.logged = max(0, i.logged-logRate*now.Sub(i.logAt).Seconds())
-	i.logAt = now
-	if text = text[:min(len(text), bridgewire.MaxLog)]; i.logged+float64(len(text)) > logBurst {
-		return
+	if text = text[:min(len(text), bridgewire.MaxLog)]; i.output.AllowN(time.Now(), len(text)) {
+		i.server.logInfo(strings.ToValidUTF8(text, ""))
 	}
-	i.logged += float64(len(text))
-	i.server.logInfo(strings.ToValidUTF8(text, ""))
 }
 
 // writeFrames writes frames until the instance ends. It blocks while the bridge does not read.
@@ -292,7 +310,7 @@ func (i *serverInstance) sendAndWait(ctx context.Context, method string, params 
 		settled(atRest)
 		return nil, &callFailure{code: timedOut, message: "the call was given up before it was sent", unsent: true}
 	}
-	raw, err := json.Marshal(params)
+	raw, err := convert.ToJSON(params)
 	if err != nil {
 		settled(atRest)
 		return nil, &callFailure{code: badRequest, message: err.Error()}

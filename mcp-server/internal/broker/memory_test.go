@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/codeforge-mcp/codeforge/internal/membudget"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/toolsignature"
 )
 
@@ -109,5 +110,31 @@ func TestDecodedSize(t *testing.T) {
 	text := []byte(`{"x":0` + members.String() + `}`)
 	if took := allocatedBy(func() { findMistakes(json.RawMessage(`{}`), text) }); took > uint64(decodedSize(text)) {
 		t.Errorf("%d members took %d, the bound is %d", 20_000, took, decodedSize(text))
+	}
+}
+
+// TestDecodingDelaysAnswers: a check of arguments has its memory only for a moment, so a large answer waits for it. The
+// answer of a call that was carried out got lost.
+// Promise: one-memory-budget
+func TestDecodingDelaysAnswers(t *testing.T) {
+	b := &Broker{memory: membudget.New(maxHolds)}
+	checks, answers := callRequest{broker: b, memory: b.memory.OpenAccount("r")}, callRequest{broker: b, memory: b.memory.OpenAccount("r")}
+	decodes, ends := make(chan struct{}), make(chan struct{})
+	checked := make(chan bool, 1)
+	go func() { checked <- checks.tryDecode(maxHolds/4-1<<20, func() { close(decodes); <-ends }) }()
+	<-decodes
+	answered := make(chan *callFailure, 1)
+	go func() { answered <- answers.reserveAnswer(8 << 20) }()
+	// Until the answer waits for the check, or got no memory.
+	for len(answered) == 0 && b.decoding.TryRLock() {
+		b.decoding.RUnlock()
+		runtime.Gosched()
+	}
+	close(ends)
+	if f := <-answered; f != nil || !<-checked {
+		t.Error("the answer is lost:", f)
+	}
+	if f := answers.reserveAnswer(maxHolds); f == nil {
+		t.Error("an answer without memory is kept")
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/codeforge-mcp/codeforge/internal/timing"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
@@ -16,6 +18,7 @@ func newInstance(s *configuredServer, key string, kill context.CancelCauseFunc) 
 		server: s, key: key, kill: kill, used: time.Now(),
 		ready: make(chan struct{}), gone: make(chan struct{}), left: make(chan struct{}),
 		out: make(chan bridgewire.ToBridge, outQueue), pending: map[uint64]*pendingRequest{},
+		output: rate.NewLimiter(logRate, logBurst),
 	}
 }
 
