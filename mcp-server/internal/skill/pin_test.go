@@ -246,6 +246,8 @@ func TestPinnedForTenants(t *testing.T) {
 		if _, err := own.WriteSkill(name, "hostile"); !errors.Is(err, skill.ErrPinned) {
 			t.Errorf("%s: write: %v", name, err)
 		}
+	}
+	for _, name := range []string{"report", "a-b.py"} { // not a file of the tenant
 		if err := own.DeleteSkill(name); !errors.Is(err, skill.ErrPinned) {
 			t.Errorf("%s: delete: %v", name, err)
 		}
@@ -262,5 +264,39 @@ func TestPinnedForTenants(t *testing.T) {
 	own.SetShared(shared, func(string) bool { return false })
 	if _, source, err := own.ReadSkill("old"); err != nil || source != "private" || own.IsPinned("old") {
 		t.Errorf("a pin that is not shared: %q, %v", source, err)
+	}
+	// The tenant can delete its hidden skills, and only these.
+	own.SetShared(shared, func(string) bool { return true })
+	for _, name := range []string{"old", "a_b.py"} {
+		if err := own.DeleteSkill(name); err != nil {
+			t.Errorf("%s: delete a hidden skill: %v", name, err)
+		}
+		if err := own.DeleteSkill(name); !errors.Is(err, skill.ErrPinned) {
+			t.Errorf("%s: delete it again: %v", name, err)
+		}
+	}
+	if _, source, err := own.ReadSkill("old"); err != nil || source != "pinned too" {
+		t.Errorf("after the deletion: %q, %v", source, err)
+	}
+}
+
+// TestUnreadablePin: a pinned source that cannot be read is an error. The file that code can change never takes its place.
+// Promise: pinned-skills
+func TestUnreadablePin(t *testing.T) {
+	shared, dir := open(t, map[string]string{"report.ts": "pinned"})
+	pins := filepath.Join(t.TempDir(), "pins")
+	testkit.Must(t, shared.PinIn(pins))
+	testkit.Must(t, shared.PinSource("report", skill.SourceSum("pinned")))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "report.ts"), []byte("hostile"), 0o600))
+	own, _ := open(t, map[string]string{"report.ts": "private"})
+	own.SetShared(shared, func(string) bool { return true })
+	testkit.Must(t, os.Truncate(filepath.Join(pins, "report.ts"), skill.MaxSize+1))
+	for of, store := range map[string]*skill.Store{"operator": shared, "tenant": own} {
+		if _, source, err := store.ReadSkill("report"); err == nil {
+			t.Errorf("%s: read %q", of, source)
+		}
+		if files := store.ReadImported(`import "/skills/report.ts"`, 1<<20); len(files) != 0 {
+			t.Errorf("%s: imports %q", of, files)
+		}
 	}
 }

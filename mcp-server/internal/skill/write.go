@@ -173,21 +173,21 @@ func (s *Store) DeleteSkill(name string) error {
 	if !IsValidName(name) {
 		return notAName(name)
 	}
-	if s.IsPinned(name) {
-		return ErrPinned
-	}
 	// Lstat does not follow a link: the link is removed, even if its target is missing.
 	info, err := s.root.Lstat(FileName(name))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir() {
+	isMissing := errors.Is(err, fs.ErrNotExist) || err == nil && info.IsDir()
+	switch {
+	// A shared pin hides this store's file, which may go.
+	case s.IsPinned(name) && (isMissing || s.pins != nil):
+		return ErrPinned
+	case isMissing:
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
+	case err == nil && s.mirror != nil:
+		return s.mirror.removeDocument(FileName(name), ifUnchanged)
+	case err == nil:
+		err = s.root.Remove(FileName(name))
 	}
 	if err != nil {
-		return fmt.Errorf("deleting the skill: %w", err)
-	}
-	if s.mirror != nil {
-		return s.mirror.removeDocument(FileName(name), ifUnchanged)
-	}
-	if err := s.root.Remove(FileName(name)); err != nil {
 		return fmt.Errorf("deleting the skill: %w", err)
 	}
 	return nil
