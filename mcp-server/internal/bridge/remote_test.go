@@ -302,3 +302,42 @@ func TestHostileRemote(t *testing.T) {
 		})
 	}
 }
+
+// TestExactRemote: a result of a remote server arrives as the server wrote it, with numbers of any size and unknown members.
+func TestExactRemote(t *testing.T) {
+	const exact = `{"content":[{"type":"text","text":"<b>"}],"structuredContent":{"n":12345678901234567890},"more":1}`
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		b := remoteAt(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var m struct {
+				ID     json.RawMessage
+				Method string
+			}
+			_ = json.NewDecoder(r.Body).Decode(&m) // the answer below is for a valid message
+			result := exact
+			switch {
+			case r.Method != http.MethodPost:
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			case m.ID == nil:
+				w.WriteHeader(http.StatusAccepted)
+				return
+			case m.Method == "initialize":
+				result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+			case m.Method != "tools/call":
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID)
+				return
+			}
+			w.Header().Set("Content-Type", kind)
+			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+			if kind == "text/event-stream" {
+				answer = "event: message\ndata: " + answer + "\n\n"
+			}
+			fmt.Fprint(w, answer)
+		}), bridgewire.Start{})
+		b.ready()
+		_, answer := b.send(bridgewire.CallMethod, bridgewire.Call{Name: "t", Arguments: json.RawMessage(`{}`)})
+		if f := b.wait(answer); string(f.Result) != exact {
+			t.Errorf("%s: %s %v", kind, f.Result, f.Error)
+		}
+	}
+}

@@ -51,7 +51,7 @@ func (b *Bridge) doRequest(ctx context.Context, s serverConn, f bridgewire.ToBri
 			err = &bridgewire.Error{Code: bridgewire.BadRequest, Message: "reading the params: " + err.Error()}
 			break
 		}
-		result, err = b.sendOne(ctx, s, send)
+		result, err = b.sendOne(ctx, s, send, true)
 	default:
 		err = &bridgewire.Error{Code: bridgewire.BadRequest, Message: fmt.Sprintf("there is no method %.40q", f.Method)}
 	}
@@ -89,10 +89,9 @@ func readSingleRequest(f bridgewire.ToBridge) (sendFunc, error) {
 	}
 }
 
-// sendOne sends one request and returns the result. A process's result is returned exactly as the server wrote it. So
-// is a remote server's, if the SDK cannot read it. The SDK drops tools of a remote server with an invalid x-mcp-header,
-// as MCP requires of clients.
-func (b *Bridge) sendOne(ctx context.Context, s serverConn, send sendFunc) (json.RawMessage, error) {
+// sendOne sends one request and returns the result: exactly as the server wrote it if isExact is set or the SDK cannot
+// read it, and otherwise in the SDK's form, whose large numbers are rounded.
+func (b *Bridge) sendOne(ctx context.Context, s serverConn, send sendFunc, isExact bool) (json.RawMessage, error) {
 	for again := true; ; again = false {
 		cs, err := s.ensureSession()
 		if err != nil {
@@ -103,7 +102,7 @@ func (b *Bridge) sendOne(ctx context.Context, s serverConn, send sendFunc) (json
 		if ctx.Err() != nil {
 			return nil, b.waitUntilSettled(ctx, s, cs, c)
 		}
-		if raw := c.rawResult(err); raw != nil && (err != nil || s.isProcess()) {
+		if raw := c.rawResult(err); raw != nil && (err != nil || isExact) {
 			return raw, nil
 		}
 		if err == nil {
@@ -234,7 +233,8 @@ func (b *Bridge) readPages(
 	cursor, size := "", 0
 	// A hostile server may have pages without end.
 	for range maxPages {
-		raw, err := b.sendOne(ctx, s, send(cursor))
+		// The SDK drops tools of a remote server with an invalid x-mcp-header, as MCP requires of clients.
+		raw, err := b.sendOne(ctx, s, send(cursor), s.isProcess())
 		if e := (*jsonrpc.Error)(nil); errors.As(err, &e) && e.Code == jsonrpc.CodeMethodNotFound {
 			return all, false, nil
 		}
