@@ -62,7 +62,7 @@ type Config struct {
 	History History
 	// Execute runs code, like execute_code.
 	Execute func(context.Context, execution.RunRequest) (execution.Outcome, error)
-	// StopRun cancels a run. It reports whether the run was in progress.
+	// StopRun cancels a run of this process. It reports whether the run was in progress.
 	StopRun   func(run string) bool
 	Approvals Approvals
 	// Logins has the logins of hosted clients. Nil means that no client logs in here.

@@ -92,6 +92,15 @@ func (b *busy) ListAlerts(_ context.Context, unseen bool) ([]operatorapi.Alert, 
 func (b *busy) SeeAlerts(_ context.Context, number int64) error    { return b.ask("seen %d", number) }
 func (b *busy) Status(context.Context) (operatorapi.Status, error) { return b.status, b.err }
 
+func (b *busy) RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error) {
+	if strings.HasPrefix("r000009", id) { //nolint:gocritic // the store finds a run by the beginning of its ID
+		return operatorapi.Detail{Run: operatorapi.Run{ID: "r000009", State: operatorapi.Running}}, nil
+	}
+	return b.memory.RunAfter(ctx, id, after)
+}
+
+func (b *busy) CancelElsewhere(run string) { _ = b.ask("cancel %s", run) }
+
 // TestPages asks for each page of data, while all parts answer and while one cannot.
 func TestPages(t *testing.T) {
 	broken, refused := errors.New("broken"), &rpc.Error{Status: proxyapi.StatusNotDecided, Text: "Only the operator may."}
@@ -138,7 +147,9 @@ func TestPages(t *testing.T) {
 		{"GET runs/r000000", "", nil, on, 200, []string{`"run 0"`}},
 		{"GET runs/none", "", nil, on, 404, nil},
 		{"POST runs/r000000/stop", "", nil, on, 200, []string{"{}"}},
-		{"POST runs/r000001/stop", "", nil, on, 409, []string{"has ended"}},
+		{"POST runs/r000001/stop", "", nil, on, 409, []string{"has ended", "!cancel"}},
+		{"POST runs/r000009/stop", "", nil, on, 200, []string{"{}", "cancel r000009"}}, // of another replica
+		{"POST runs/r00000/stop", "", nil, on, 409, []string{"has ended", "!cancel"}},
 		{"GET exchanges?api=crm&limit=7&cursor=c", "", nil, on, 200, []string{`"next":"n"`, "exchanges crm 7 c"}},
 		{"GET alerts", "", nil, on, 200, []string{`"number":7`, "alerts false"}},
 		{"GET alerts?unseen=1", "", nil, on, 200, []string{"alerts true"}},

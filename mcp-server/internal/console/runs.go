@@ -16,8 +16,8 @@ import (
 // History is the store of runs.
 type History interface {
 	ListRuns(ctx context.Context, f operatorapi.RunFilter, cursor string) (operatorapi.Page, error)
-	FindRun(ctx context.Context, id string) (operatorapi.Detail, error)
 	RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error)
+	CancelElsewhere(run string)
 	ReadRunFile(ctx context.Context, run, name string, admit func(history.File) error) (history.File, error)
 	ListExchanges(ctx context.Context, f operatorapi.ExchangeFilter, cursor string) (operatorapi.ExchangePage, error)
 	SumTraffic(ctx context.Context, since, until time.Time) (operatorapi.Ledger, error)
@@ -53,9 +53,16 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		return c.cfg.History.RunAfter(r.Context(), r.PathValue("id"), after)
 	})
 	handle("POST runs/{id}/stop", func(r *http.Request) (any, error) {
-		if !c.cfg.StopRun(r.PathValue("id")) {
+		id := r.PathValue("id")
+		if c.cfg.StopRun(id) {
+			return struct{}{}, nil
+		}
+		// Another replica may execute it.
+		d, err := c.cfg.History.RunAfter(r.Context(), id, 0)
+		if err != nil || d.ID != id || !d.IsUnfinished() {
 			return nil, &pageError{http.StatusConflict, "This run has ended."}
 		}
+		c.cfg.History.CancelElsewhere(id)
 		return struct{}{}, nil
 	})
 	handle("GET exchanges", func(r *http.Request) (any, error) {
