@@ -114,6 +114,7 @@ func TestRun(t *testing.T) {
 			"raaaa":        {Grep: "INVOICES lat"},
 			"rbbbb":        {Grep: "nothing"},
 			"rbbbb raaaa ": {Grep: "api.stripe.com/v1"}, "": {Grep: "invoices nothing"}, " ": {Grep: `" OR "*`},
+			"rbbbb raaaa    ": {Grep: " \t"}, "rbbbb raaaa     ": {Grep: "- stripe ."},
 			"raaaa ": {Skill: "open-invoices"}, "rbbbb raaaa  ": {API: "slack", Host: "slack.com", State: "ok", Client: "tester", Session: "s"},
 			"  ": {State: "failed"}, "   ": {State: "denied"}, "    ": {Until: time.Now().Add(-time.Hour)}, "raaaa  ": {Run: "raa"},
 			"rbbbb raaaa   ": {Since: time.Now().Add(-time.Hour), Spans: true},

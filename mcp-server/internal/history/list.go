@@ -151,16 +151,16 @@ func (s *Store) ListRuns(ctx context.Context, f operatorapi.RunFilter, cursor st
 }
 
 // addWords requires all words of a text in a run. Each word matches the start of one word, or of several words in a
-// row.
+// row. Words without a letter or digit are not indexed, and do not count.
 func (w *condition) addWords(postgres bool, text string) {
-	words := strings.Fields(text)
+	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool {
+		return strings.TrimSpace(plainWords(word)) == ""
+	})
 	words = words[:min(len(words), maxWords)]
 	if postgres {
 		for _, word := range words {
-			if parts := strings.Fields(plainWords(word)); len(parts) > 0 {
-				w.addCondition("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))",
-					strings.Join(parts, " <-> ")+":*")
-			}
+			w.addCondition("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))",
+				strings.Join(strings.Fields(plainWords(word)), " <-> ")+":*")
 		}
 		return
 	}
@@ -168,7 +168,9 @@ func (w *condition) addWords(postgres bool, text string) {
 		// Quoted, so that operators of FTS5 in the text have no effect.
 		words[i] = `"` + strings.ReplaceAll(word, `"`, `""`) + `"*`
 	}
-	w.addCondition("number IN (SELECT rowid FROM words WHERE words MATCH ?)", strings.Join(words, " AND "))
+	if len(words) > 0 {
+		w.addCondition("number IN (SELECT rowid FROM words WHERE words MATCH ?)", strings.Join(words, " AND "))
+	}
 }
 
 // maxIndexed bounds the text of a run that Postgres indexes, in bytes. A tsvector has room for 1 MiB.

@@ -353,14 +353,16 @@ func removeRun(ctx context.Context, tx *writeTransaction, id string) error {
 // RemoveRuns removes the finished runs that match the filter, with their content and exchanges, and returns their
 // number. The sums still count their traffic.
 func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.RunFilter) (int, error) {
-	n := 0
 	f.Limit = maxLimit
+	n := 0
 	for cursor := ""; ; {
+		removed := 0
 		page, err := s.ListRuns(ctx, f, cursor)
 		if err != nil {
 			return n, err
 		}
 		err = s.writeAndWait(ctx, func(ctx context.Context, tx *writeTransaction) error {
+			removed = 0 // an earlier attempt may have been rolled back
 			for _, run := range page.Runs {
 				if run.IsUnfinished() {
 					continue
@@ -368,13 +370,14 @@ func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.RunFilter) (int, e
 				if err := removeRun(ctx, tx, run.ID); err != nil {
 					return err
 				}
-				n++
+				removed++
 			}
 			return nil
 		})
 		if err != nil {
 			return n, err
 		}
+		n += removed
 		if cursor = page.Next; cursor == "" {
 			break
 		}
