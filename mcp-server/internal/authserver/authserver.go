@@ -146,7 +146,7 @@ func (s *Server) resourceURL() string { return s.cfg.Issuer + "/mcp" }
 
 // isOtherResource reports whether a request asks for a token of another server.
 func (s *Server) isOtherResource(v url.Values) bool {
-	return v.Has("resource") && v.Get("resource") != s.resourceURL()
+	return v.Get("resource") != "" && v.Get("resource") != s.resourceURL()
 }
 
 // Access is a verified access token.

@@ -290,6 +290,17 @@ func (f *forge) isValid(t *testing.T, token string) bool {
 	return err == nil && a.Tenant == "ann"
 }
 
+// TestEmptyParameters: a parameter without a value counts as omitted: RFC 6749, sections 3.1 and 3.2.
+func TestEmptyParameters(t *testing.T) {
+	f := newForge(t)
+	id := f.registerAt(t, callback)
+	b := f.browser(t)
+	code := f.approve(t, b, f.signIn(t, b, f.query(id, "resource", "")+"&resource=&request=&request_uri=&response_mode=&scope=", annToken)).Query().Get("code")
+	if got := f.exchange(t, id, code, "redirect_uri", "", "resource", ""); got.Error != "" || !f.isValid(t, got.Access) {
+		t.Errorf("%+v\n%s", got, f.log)
+	}
+}
+
 // TestLogin: a client registers, a person signs in with the tenant's token and with a one-time code, and the client gets
 // tokens, renews them and gives them back. The state comes back as it was. The list has the login.
 // Promise: hosted-logins

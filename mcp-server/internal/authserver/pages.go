@@ -2,6 +2,7 @@ package authserver
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/subtle"
 	"embed"
 	"errors"
@@ -123,8 +124,8 @@ func (s *Server) readRequest(r *http.Request, query string) (p request, c client
 		return p, c, requestError("The client asks to send you to an address that it has not registered.")
 	}
 	//defence:client-kind
-	if v.Get("response_type") != "code" || v.Has("request") || v.Has("request_uri") ||
-		v.Has("response_mode") && v.Get("response_mode") != "query" ||
+	if v.Get("response_type") != "code" || v.Get("request")+v.Get("request_uri") != "" ||
+		cmp.Or(v.Get("response_mode"), "query") != "query" ||
 		len(p.state) > maxState || keepPrintable(p.state) != p.state {
 		return p, c, requestError("The client asks for a kind of login that does not exist here.")
 	}

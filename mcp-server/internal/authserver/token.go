@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -42,8 +43,8 @@ func foldOneTimeCode(text string) string {
 	return t[:4] + "-" + t[4:8] + "-" + t[8:]
 }
 
-// readForm returns the parameters of a body. A parameter must not occur twice (RFC 6749, section 3.2). It answers the
-// request and returns false if it cannot.
+// readForm returns the parameters of a body. A parameter must not occur twice, and an empty one counts as omitted (RFC
+// 6749, section 3.2). It answers the request and returns false if it cannot.
 func readForm(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	// Only the body counts, because addresses end up in logs.
@@ -126,7 +127,7 @@ func (s *Server) isExchangeAllowed(p request, v url.Values) bool {
 		return false
 	}
 	//defence:client-redirect
-	if v.Has("redirect_uri") && v.Get("redirect_uri") != p.redirect {
+	if cmp.Or(v.Get("redirect_uri"), p.redirect) != p.redirect {
 		return false
 	}
 	//defence:client-verifier
