@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -196,6 +197,26 @@ func TestReadLongFile(t *testing.T) {
 	defer cancel()
 	if _, err := s.answerFile(ctx, req); err == nil || !strings.Contains(err.Error(), "read this one again later") {
 		t.Errorf("a second file at once: %v", err)
+	}
+}
+
+// TestSkillMemory: a prompt with a skill takes memory like the skill's resource, and is refused without it.
+// Promise: bounded-work
+func TestSkillMemory(t *testing.T) {
+	s := shelved(t)
+	_, err := s.cfg.Skills.WriteSkill("a", "// "+strings.Repeat("x", 200<<10))
+	testkit.Must(t, err)
+	budget := membudget.New(32 << 20)
+	ctx := membudget.NewContext(t.Context(), budget.OpenAccount("client"))
+	prompt := &mcp.GetPromptRequest{Params: &mcp.GetPromptParams{Name: "run_skill", Arguments: map[string]string{"name": "a"}}}
+	if _, err := s.shelf.answerPrompt(ctx, prompt); err != nil || budget.UsedBytes() < AnswerCopies*200<<10 {
+		t.Errorf("%d bytes are taken: %v", budget.UsedBytes(), err)
+	}
+	for range 20 {
+		_, err = s.shelf.answerPrompt(ctx, prompt)
+	}
+	if !errors.Is(err, errManyFiles) {
+		t.Errorf("many prompts at once: %v", err)
 	}
 }
 

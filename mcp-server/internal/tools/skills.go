@@ -283,10 +283,18 @@ func (h *skillResources) readResource(ctx context.Context, req *mcp.ReadResource
 	default:
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
-	if !membudget.FromContext(ctx).TryTake(AnswerCopies * int64(len(content.Text))) {
-		return nil, errManyFiles
+	if err := takeTextMemory(ctx, content.Text); err != nil {
+		return nil, err
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{content}}, nil
+}
+
+// takeTextMemory takes the memory for a text of an answer, or returns errManyFiles.
+func takeTextMemory(ctx context.Context, text string) error {
+	if !membudget.FromContext(ctx).TryTake(AnswerCopies * int64(len(text))) {
+		return errManyFiles
+	}
+	return nil
 }
 
 // skillManifest returns SKILL.md, made from the module: its frontmatter from the leading comment, its use, and its
@@ -335,19 +343,18 @@ func newFrontmatter(k skill.Skill) skillFrontmatter {
 	return skillFrontmatter{k.Name, describeForModel(k)}
 }
 
-func (h *skillResources) answerPrompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+func (h *skillResources) answerPrompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	name := req.Params.Arguments["name"]
 	k, source, err := h.surface.cfg.Skills.ReadSkill(name)
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: h.surface.explainSkill(name, err)}
 	}
+	text := "Use the skill " + k.Name + " with execute_code. Ask me for anything it needs that you do not know.\n\n" +
+		skillManifest(k, source)
 	return &mcp.GetPromptResult{
 		Description: describeForModel(k),
-		Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{
-			Text: "Use the skill " + k.Name + " with execute_code. Ask me for anything it needs that you do not know.\n\n" +
-				skillManifest(k, source),
-		}}},
-	}, nil
+		Messages:    []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}},
+	}, takeTextMemory(ctx, text)
 }
 
 // maxCompletions is the largest number of values that MCP allows in an answer to completion/complete.
