@@ -104,8 +104,8 @@ const (
 	unsettled = 2 * time.Second
 )
 
-// WatchChanges calls changed after every change of the directory until ctx ends. If it cannot watch the directory, it
-// polls every two seconds.
+// WatchChanges calls changed after every change of the directory, or of shared skills, until ctx ends. If it cannot watch
+// the directories, it polls every two seconds.
 func (s *Store) WatchChanges(ctx context.Context, log *slog.Logger, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
@@ -113,6 +113,9 @@ func (s *Store) WatchChanges(ctx context.Context, log *slog.Logger, changed func
 	if err == nil {
 		defer w.Close()
 		err = w.Add(s.dir)
+		if err == nil && s.shared != nil {
+			err = w.Add(s.shared.dir)
+		}
 		events, errs = w.Events, w.Errors
 	}
 	poll := make(<-chan time.Time)

@@ -429,6 +429,8 @@ func TestSince(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	s, dir := open(t, map[string]string{"a.ts": "1"})
+	shared, folder := open(t, nil)
+	s.SetShared(shared, func(string) bool { return true })
 	ctx, cancel := context.WithCancel(t.Context())
 	changed := make(chan struct{}, 100)
 	var watch sync.WaitGroup
@@ -453,6 +455,15 @@ func TestWatch(t *testing.T) {
 	time.Sleep(500 * time.Millisecond)
 	if n, took := len(changed), time.Since(began); n > 1+int(took/(200*time.Millisecond)) {
 		t.Errorf("a burst was told %d times in %s", n+1, took)
+	}
+	for len(changed) > 0 {
+		<-changed
+	}
+	put(t, folder, "shared.ts", "1")
+	select {
+	case <-changed:
+	case <-time.After(time.Minute):
+		t.Error("a new shared skill was not told")
 	}
 	cancel()
 	watch.Wait()
