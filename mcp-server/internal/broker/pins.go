@@ -284,7 +284,7 @@ func (b *Broker) ApproveTools(ctx context.Context, name, digest string) error {
 		return fmt.Errorf("the tools were not accepted, because storing them failed: %w", err)
 	}
 	b.mu.Lock()
-	s.tools = tools
+	s.tools, s.fresh = tools, false // another listing may have ended meanwhile
 	b.mu.Unlock()
 	s.logInfo("the user accepted the tools of the server as they are now")
 	return nil
