@@ -123,7 +123,9 @@ func runOf(of string) string {
 // isAPIFailure reports whether an exchange failed by a fault of the API. An error status that the code caused does not
 // count.
 func isAPIFailure(x proxyapi.Exchange) bool {
-	return x.Outcome != proxyapi.OutcomeServed || x.Status >= 500 ||
+	// Code gives up many answers that have begun, such as streams of events.
+	isGivenUp := x.Outcome == proxyapi.OutcomeAborted && x.Status != 0
+	return x.Outcome != proxyapi.OutcomeServed && !isGivenUp || x.Status >= 500 ||
 		x.Status == 401 || x.Status == 403 || x.Status == 429
 }
 

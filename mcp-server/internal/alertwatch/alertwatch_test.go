@@ -70,10 +70,12 @@ func TestAPI(t *testing.T) {
 		{20, proxyapi.OutcomeServed, 200, ""},
 		{50, proxyapi.OutcomeDenied, 403, ""},
 		{50, proxyapi.OutcomePlanned, 0, ""},
+		{50, proxyapi.OutcomeAborted, 200, ""},
 		{50, proxyapi.OutcomeServed, 404, ""},
 		{10, proxyapi.OutcomeServed, 500, ""},
 		{1, proxyapi.OutcomeFailed, 0, "a fails"},
 		{50, proxyapi.OutcomeServed, 401, ""},
+		{50, proxyapi.OutcomeAborted, 0, ""}, // no answer has begun
 		{14, proxyapi.OutcomeServed, 200, ""},
 		{20, proxyapi.OutcomeFailed, 0, ""}, // it had not recovered
 		{15, proxyapi.OutcomeServed, 200, ""},
