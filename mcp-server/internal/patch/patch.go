@@ -10,7 +10,7 @@
 // because otherwise its place is ambiguous.
 //
 // Threat: both texts are untrusted. Contract: the work is linear in the patch, and for each of at most MaxBlocks blocks
-// linear in the text, even if they are repetitive. It ends when ctx ends.
+// about linear in the text, even if they are repetitive. It ends when ctx ends.
 package patch
 
 import (
@@ -173,20 +173,21 @@ func replaceBlock(ctx context.Context, text string, b Block) (string, error) {
 		}
 		return "", &Error{Problem: "SEARCH is empty. To add lines, search for the lines next to them."}
 	}
-	at, count, err := findLines(ctx, text, b.Search)
-	if err != nil {
-		return "", err
+	if ctx.Err() != nil {
+		return "", ctx.Err()
 	}
-	switch count {
-	case 0:
+	// Only whole lines match. So the line feed before a match is a part of it.
+	lines, search := "\n"+text, "\n"+b.Search
+	at := strings.Index(lines, search)
+	switch {
+	case at < 0:
 		near, err := nearestLines(ctx, text, b.Search)
 		if err != nil {
 			return "", err
 		}
 		return "", &Error{Problem: "the SEARCH text does not occur.", Nearest: near}
-	case 1:
-		return text[:at] + b.Replace + text[at+len(b.Search):], nil
+	case strings.Contains(lines[at+1:], search):
+		return "", newError("the SEARCH text occurs more than once. Add lines around it until it is unique.")
 	}
-	return "", newError("the SEARCH text occurs %d times. "+
-		"Add lines around it until it is unique.", count)
+	return text[:at] + b.Replace + text[at+len(b.Search):], nil
 }
