@@ -9,6 +9,7 @@ import (
 
 	"github.com/codeforge-mcp/codeforge/internal/logline"
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/database"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/history"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -39,6 +40,15 @@ func (d *daemon) openDatabase(ctx context.Context) (err error) {
 			slog.String("error", database.HideAddress(err).Error()))
 	}
 	return nil
+}
+
+// openHistory opens the store of runs.
+func (d *daemon) openHistory() {
+	d.history = history.OpenStore(history.Config{
+		Dir: d.flags.history, Mode: d.settings.History, Clean: newRedactor(d.settings.RedactingStrings),
+		Scrub: d.control.ScrubTexts, ScrubFile: d.control.ScrubFile, Database: d.database, Log: d.log,
+		Cancel: func(run string) bool { return d.executor.StopRun(run) }, // the executor does not exist yet
+	})
 }
 
 func (d *daemon) databaseState(ctx context.Context) (out operatorapi.Database) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
@@ -75,7 +76,10 @@ func New(cfg Config) *Bridge {
 		cfg: cfg, out: bridgewire.NewWriter(cfg.Out), cancels: map[uint64]context.CancelFunc{},
 		progress: map[uint64]*bridgewire.Progress{},
 	}
-	b.logs = &logRelay{write: func(text string) { b.writeFrame(bridgewire.FromBridge{Log: text}) }}
+	b.logs = &logRelay{
+		write:  func(text string) { b.writeFrame(bridgewire.FromBridge{Log: text}) },
+		output: rate.NewLimiter(logRate, logBurst),
+	}
 	return b
 }
 

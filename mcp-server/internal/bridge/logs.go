@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/codeforge-mcp/codeforge/mcp-server/internal/bridgewire"
 )
 
@@ -22,11 +24,10 @@ const (
 
 // logRelay passes on a server's output in bounded lines at a bounded rate. Further lines are counted and dropped.
 type logRelay struct {
-	write func(string)
+	write  func(string)
+	output *rate.Limiter // of bytes
 
 	mu      sync.Mutex
-	budget  float64
-	at      time.Time
 	dropped int
 	tail    string
 }
@@ -41,19 +42,10 @@ func (l *logRelay) addLine(line string) {
 	// The tail keeps dropped lines too: the last ones usually explain the server's end.
 	l.tail += line + "\n"
 	l.tail = l.tail[max(0, len(l.tail)-lastWords):]
-	now := time.Now()
-	if l.at.IsZero() {
-		// The first line may use the whole burst.
-		l.budget = logBurst
-	} else {
-		l.budget = min(logBurst, l.budget+logRate*now.Sub(l.at).Seconds())
-	}
-	l.at = now
-	if l.budget < float64(len(line)) {
+	if !l.output.AllowN(time.Now(), len(line)) {
 		l.dropped++
 		return
 	}
-	l.budget -= float64(len(line))
 	l.tellDropped()
 	l.write(line)
 }

@@ -73,33 +73,22 @@ type Login struct {
 
 // Guard checks requests. Create it with New.
 type Guard struct {
+	cfg         Config
 	hosts       []string
 	token       [sha256.Size]byte
 	hasOwnToken bool // the operator has a token
 	needsToken  bool // requests need the operator's token or a tenant's
-	tenant      func(token string) (name string, own http.Handler)
-	page        string
-	form        string // Config.LoginPage
-
-	login      func(ctx context.Context, token, address string) (Login, error)
-	canRevoke  bool
-	metadata   string
-	publicHost string
-	origins    []string
 }
 
 // New returns a guard.
 func New(cfg Config) *Guard {
 	g := &Guard{
-		hosts: []string{"localhost", "127.0.0.1", "::1"}, hasOwnToken: !cfg.Token.IsEmpty(),
-		needsToken: !cfg.Token.IsEmpty() || cfg.Required, tenant: cfg.Tenant, page: cfg.Page, form: cfg.LoginPage,
-		login: cfg.Login, canRevoke: cfg.CanRevoke, metadata: cfg.MetadataURL,
-		publicHost: cfg.PublicHost, origins: cfg.AllowedOrigins,
+		cfg: cfg, hosts: []string{"localhost", "127.0.0.1", "::1"}, hasOwnToken: !cfg.Token.IsEmpty(),
+		needsToken: !cfg.Token.IsEmpty() || cfg.Required, token: sha256.Sum256([]byte(cfg.Token.Reveal())),
 	}
 	for _, h := range cfg.AllowedHosts {
 		g.hosts = append(g.hosts, strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(h, "["), "]")))
 	}
-	g.token = sha256.Sum256([]byte(cfg.Token.Reveal()))
 	return g
 }
 
@@ -133,7 +122,7 @@ func (g *Guard) SplitRequests(local, public http.Handler) http.Handler {
 
 // isPublicHost reports whether a Host header is that of clients on other machines.
 func (g *Guard) isPublicHost(host string) bool {
-	return g.publicHost != "" && strings.EqualFold(strings.TrimSuffix(host, ":443"), g.publicHost)
+	return g.cfg.PublicHost != "" && strings.EqualFold(strings.TrimSuffix(host, ":443"), g.cfg.PublicHost)
 }
 
 // forwarded are the headers of proxies and tunnels. They only take rights away, so a client may forge them.
@@ -142,7 +131,7 @@ var forwarded = [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", 
 
 // isFromOutside reports whether a request comes from another machine, through the proxy that serves the public host.
 func (g *Guard) isFromOutside(r *http.Request) bool {
-	if g.publicHost == "" {
+	if g.cfg.PublicHost == "" {
 		return false
 	}
 	// Some tunnels replace the Host by localhost.
@@ -155,7 +144,7 @@ func (g *Guard) isFromOutside(r *http.Request) bool {
 func (g *Guard) isAllowedOrigin(r *http.Request) bool {
 	origins := r.Header.Values("Origin")
 	// Without a token, every allowed page would be the operator.
-	return g.needsToken && len(origins) == 1 && slices.Contains(g.origins, origins[0])
+	return g.needsToken && len(origins) == 1 && slices.Contains(g.cfg.AllowedOrigins, origins[0])
 }
 
 // serveAcrossOrigins serves a request of an allowed web page, and lets the page read the response.
@@ -191,7 +180,7 @@ func (g *Guard) RequireBearer(next http.Handler) http.Handler {
 		if !g.IsAuthorized(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="codeforge"`)
 			want := "this server requires the bearer token MCP_AUTH_TOKEN"
-			if g.tenant != nil {
+			if g.cfg.Tenant != nil {
 				want += ", or one of MCP_TOKENS_FILE"
 			}
 			http.Error(w, want, http.StatusUnauthorized)
@@ -205,18 +194,18 @@ func (g *Guard) RequireBearer(next http.Handler) http.Handler {
 // from Config.Tenant or Config.Login.
 func (g *Guard) RequireClient(next http.Handler) http.Handler {
 	operator := g.RequireBearer(next)
-	if g.tenant == nil {
+	if g.cfg.Tenant == nil {
 		return operator
 	}
 	login := g.requireLogin()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token, ok := bearerOf(r); ok {
-			if name, own := g.tenant(token); own != nil {
+			if name, own := g.cfg.Tenant(token); own != nil {
 				requireAdmission(name, own).ServeHTTP(w, r)
 				return
 			}
 		}
-		if g.login == nil || g.hasToken(r) {
+		if g.cfg.Login == nil || g.hasToken(r) {
 			operator.ServeHTTP(w, r)
 			return
 		}
@@ -231,7 +220,7 @@ const loginKey = "login"
 // middleware tells other clients where to log in, and binds a session to its user.
 func (g *Guard) requireLogin() http.Handler {
 	verify := func(ctx context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
-		l, err := g.login(ctx, token, addresslimit.AddressOf(r))
+		l, err := g.cfg.Login(ctx, token, addresslimit.AddressOf(r))
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +236,7 @@ func (g *Guard) requireLogin() http.Handler {
 			ctx, cancel := context.WithDeadline(r.Context(), l.Expires)
 			defer cancel()
 			r = r.WithContext(ctx)
-			if g.canRevoke {
+			if g.cfg.CanRevoke {
 				token, _ := bearerOf(r)
 				var watch sync.WaitGroup
 				watch.Go(func() { g.endIfRevoked(ctx, token, address, cancel) })
@@ -257,7 +246,7 @@ func (g *Guard) requireLogin() http.Handler {
 		}
 		requireAdmission(l.Tenant, l.Handler).ServeHTTP(w, r)
 	}
-	options := &auth.RequireBearerTokenOptions{ResourceMetadataURL: g.metadata}
+	options := &auth.RequireBearerTokenOptions{ResourceMetadataURL: g.cfg.MetadataURL}
 	return auth.RequireBearerToken(verify, options)(http.HandlerFunc(serve))
 }
 
@@ -267,7 +256,7 @@ const revokeTime = time.Second
 // endIfRevoked calls end once a stream's token is not valid any more, or cannot be verified. It returns if ctx ends.
 func (g *Guard) endIfRevoked(ctx context.Context, token, address string, end func()) {
 	for range timing.EachTick(ctx, revokeTime) {
-		_, err := g.login(ctx, token, address)
+		_, err := g.cfg.Login(ctx, token, address)
 		//defence:client-stream
 		if err != nil {
 			end()
@@ -315,7 +304,7 @@ func (g *Guard) IsToken(text string) bool {
 
 // isPageOpening reports whether a request only opens one of the pages in a new tab or window.
 func (g *Guard) isPageOpening(r *http.Request) bool {
-	isPage := g.page != "" && r.URL.Path == g.page && r.URL.RawQuery == "" || g.form != "" && r.URL.Path == g.form
+	isPage := g.cfg.Page != "" && r.URL.Path == g.cfg.Page && r.URL.RawQuery == "" || g.cfg.LoginPage != "" && r.URL.Path == g.cfg.LoginPage
 	// Only a navigation of a whole tab counts. A frame or a fetch would still serve the foreign page.
 	return isPage && r.Method == http.MethodGet &&
 		len(r.Header.Values("Origin")) == 0 &&

@@ -11,6 +11,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -93,13 +94,13 @@ type Handler struct {
 
 // New returns the handler of a server, and adds its middleware to the server.
 func New(cfg Config) *Handler {
-	setDefault(&cfg.MaxBody, 16<<20)
-	setDefault(&cfg.MaxBatch, 32)
-	setDefault(&cfg.MaxSessions, 2000)
-	setDefault(&cfg.SessionIdle, 24*time.Hour)
-	setDefault(&cfg.Comment, 20*time.Second)
-	setDefault(&cfg.WriteTime, 30*time.Second)
-	setDefault(&cfg.ReadTime, 60*time.Second)
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, 16<<20)
+	cfg.MaxBatch = cmp.Or(cfg.MaxBatch, 32)
+	cfg.MaxSessions = cmp.Or(cfg.MaxSessions, 2000)
+	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, 24*time.Hour)
+	cfg.Comment = cmp.Or(cfg.Comment, 20*time.Second)
+	cfg.WriteTime = cmp.Or(cfg.WriteTime, 30*time.Second)
+	cfg.ReadTime = cmp.Or(cfg.ReadTime, 60*time.Second)
 	h := &Handler{cfg: cfg, book: newBook(), inFlight: map[*openRequest]struct{}{}, done: make(chan struct{})}
 	options := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes:          -1,   // readBody bounds it before the SDK parses it
@@ -116,13 +117,6 @@ func New(cfg Config) *Handler {
 	h.stop = cancel
 	go h.reapIdle(ctx)
 	return h
-}
-
-func setDefault[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // ServeHTTP serves one request.
