@@ -41,8 +41,8 @@ func (b *Broker) startInstance(s *configuredServer, key string) *serverInstance 
 }
 
 // releaseInstance releases an instance after a call. A server that hangs is stopped. A server that may still work on a
-// cancelled call gets no new calls. If it keeps state for a session or run, it gets calls until the cancelled call's run
-// is over: see sweepOnce.
+// cancelled call gets no new calls. If it keeps state for a session or run, it gets calls until the cancelled call's
+// run is over: see sweepOnce.
 func (b *Broker) releaseInstance(i *serverInstance, r callState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

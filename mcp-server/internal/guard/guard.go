@@ -304,7 +304,8 @@ func (g *Guard) IsToken(text string) bool {
 
 // isPageOpening reports whether a request only opens one of the pages in a new tab or window.
 func (g *Guard) isPageOpening(r *http.Request) bool {
-	isPage := g.cfg.Page != "" && r.URL.Path == g.cfg.Page && r.URL.RawQuery == "" || g.cfg.LoginPage != "" && r.URL.Path == g.cfg.LoginPage
+	isPage := g.cfg.Page != "" && r.URL.Path == g.cfg.Page && r.URL.RawQuery == "" ||
+		g.cfg.LoginPage != "" && r.URL.Path == g.cfg.LoginPage
 	// Only a navigation of a whole tab counts. A frame or a fetch would still serve the foreign page.
 	return isPage && r.Method == http.MethodGet &&
 		len(r.Header.Values("Origin")) == 0 &&

@@ -104,8 +104,8 @@ const (
 	unsettled = 2 * time.Second
 )
 
-// WatchChanges calls changed after every change of the directory, or of shared skills, until ctx ends. If it cannot watch
-// the directories, it polls every two seconds.
+// WatchChanges calls changed after every change of the directory, or of shared skills, until ctx ends. If it cannot
+// watch the directories, it polls every two seconds.
 func (s *Store) WatchChanges(ctx context.Context, log *slog.Logger, changed func()) {
 	var events chan fsnotify.Event
 	var errs chan error
