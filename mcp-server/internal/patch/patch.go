@@ -176,7 +176,7 @@ func replaceBlock(ctx context.Context, text string, b Block) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	// Only whole lines match. So the line feed before a match is a part of it.
+	// Only whole lines match. So a match includes the line feed before the lines.
 	lines, search := "\n"+text, "\n"+b.Search
 	at := strings.Index(lines, search)
 	switch {
