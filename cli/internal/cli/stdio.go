@@ -16,7 +16,7 @@ func stdioCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return mcpclient.ServeStdio(cmd.Context(), c, e.Stdin, e.Stdout)
+		return mcpclient.ServeStdio(cmd.Context(), c, e.Stdin, e.Stdout, e.Stderr)
 	}
 	return c
 }
