@@ -116,7 +116,7 @@ func (l *loadState) rejectForeignTokens() (found bool) {
 		if a.Server == nil || l.isUnchanged(a) {
 			continue
 		}
-		if name := foreignName(a, owner); name != "" {
+		if name := findForeignName(a, owner); name != "" {
 			l.refuseAPI(a, "mcp", "the token name "+name+" of apis/"+owner[name].Name,
 				"token names of this API: a server gets the credentials of no other")
 			found = true

@@ -59,8 +59,10 @@ type fileOpener struct {
 	*readBudget
 }
 
-// withinAPIs returns an opener for apis/. No path or symbolic link can leave the folder.
-func withinAPIs(root *os.Root, b *readBudget) fileOpener { return fileOpener{root.Stat, root.Open, b} }
+// openWithinAPIs returns an opener for apis/. No path or symbolic link can leave the folder.
+func openWithinAPIs(root *os.Root, b *readBudget) fileOpener {
+	return fileOpener{root.Stat, root.Open, b}
+}
 
 // readFile reads a regular file of at most limit bytes. It checks the type before it opens the file, because opening a
 // pipe would block.
@@ -128,5 +130,5 @@ func (v *configValidator) readNamed(name string, limit int64) ([]byte, error) {
 	if filepath.IsAbs(name) {
 		return fileOpener{os.Stat, os.Open, v.budget}.readFile(name, limit)
 	}
-	return withinAPIs(v.root, v.budget).readFile(filepath.Join(v.API, filepath.FromSlash(name)), limit)
+	return openWithinAPIs(v.root, v.budget).readFile(filepath.Join(v.API, filepath.FromSlash(name)), limit)
 }

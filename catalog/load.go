@@ -139,7 +139,7 @@ func (l *loadState) hasConfig(name string) bool {
 func (l *loadState) refuseSurplus(name string) {
 	v := l.newValidator(name)
 	var a *API
-	if data, err := withinAPIs(l.root, &l.budget).readFile(name+"/config.json", maxConfig); err == nil {
+	if data, err := openWithinAPIs(l.root, &l.budget).readFile(name+"/config.json", maxConfig); err == nil {
 		if c, ok := v.decodeConfig(data); ok {
 			a = &API{Name: name, Hosts: v.parseHosts(c.domains)}
 			// A remote server's host also belongs to the API.
@@ -169,7 +169,7 @@ func (l *loadState) newValidator(name string) *configValidator {
 // loadAPI loads one folder.
 func (l *loadState) loadAPI(name string) {
 	v := l.newValidator(name)
-	data, err := withinAPIs(l.root, &l.budget).readFile(name+"/config.json", maxConfig)
+	data, err := openWithinAPIs(l.root, &l.budget).readFile(name+"/config.json", maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // the folder was removed after it was listed
 	}

@@ -50,7 +50,7 @@ func (l *loadState) warnMisnamed(name string) {
 			Problem{API: name, File: "apis/" + file, Severity: Warning, Found: found, Want: want})
 	}
 	if !info.IsDir() {
-		if api, ok := loneConfig(name); ok {
+		if api, ok := guessAPIOfFile(name); ok {
 			warn(strictjson.QuoteKey(name), "not read", "apis/"+api+"/config.json")
 		}
 		return
@@ -86,8 +86,8 @@ func isLikeConfig(file string) bool {
 	return typo.NearestOf(file, 2, []string{"config.json"}) != ""
 }
 
-// loneConfig returns the API that a JSON file directly in apis/ is probably meant to be.
-func loneConfig(file string) (api string, ok bool) {
+// guessAPIOfFile returns the API that a JSON file directly in apis/ is probably meant to be.
+func guessAPIOfFile(file string) (api string, ok bool) {
 	const schema = "config.schema.json" // part of CodeForge
 	file = strings.ToLower(file)
 	stem, isJSON := strings.CutSuffix(file, ".json")

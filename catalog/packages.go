@@ -137,7 +137,7 @@ func isRegistry(s string) bool {
 // loadPackages reads PackagesFile. If the file has an error, the previous packages stay.
 func (l *loadState) loadPackages() Packages {
 	l.budget.api = maxAPIBytes // of this file alone
-	data, err := withinAPIs(l.root, &l.budget).readFile(PackagesFile, maxPackagesFile)
+	data, err := openWithinAPIs(l.root, &l.budget).readFile(PackagesFile, maxPackagesFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Packages{}
 	}

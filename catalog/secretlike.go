@@ -6,10 +6,10 @@ import (
 )
 
 // hasTokenName reports whether a value contains a token name of the API.
-func hasTokenName(a *API, value string) bool { return withoutNames(a, value) != value }
+func hasTokenName(a *API, value string) bool { return removeNames(a, value) != value }
 
-// withoutNames removes the API's token names from a value.
-func withoutNames(a *API, value string) string {
+// removeNames removes the API's token names from a value.
+func removeNames(a *API, value string) string {
 	for _, c := range a.Credentials {
 		value = strings.ReplaceAll(value, c.Name, " ")
 	}

@@ -296,15 +296,15 @@ func (v *configValidator) checkConstant(a *API, field, key, value string) {
 		v.AddError(field, fmt.Sprintf("a value of %d bytes", len(value)), fmt.Sprintf("at most %d", maxServerText))
 	case strings.ContainsFunc(value, unicode.IsControl):
 		v.AddError(field, "a control character", "text without control characters")
-	case hasLikelySecret(withoutNames(a, value)):
+	case hasLikelySecret(removeNames(a, value)):
 		v.AddError(field, "a value that looks like a credential", want)
 	case isSecretName(key) && !hasTokenName(a, value) && !isHarmless(value):
 		v.AddError(field, "a value that is not a token name of this API, under a name that suggests a credential", want)
 	}
 }
 
-// foreignName returns a token name of another API in the values for an API's server, or "".
-func foreignName(own *API, owner map[string]*API) string {
+// findForeignName returns a token name of another API in the values for an API's server, or "".
+func findForeignName(own *API, owner map[string]*API) string {
 	s := own.Server
 	values := slices.Concat([]string{s.URL}, s.Command, s.Args,
 		slices.Sorted(maps.Values(s.Env)), slices.Sorted(maps.Values(s.Headers)))

@@ -54,7 +54,7 @@ func ask(local, remote netip.AddrPort) (e entry, ok bool) {
 	}
 	at := func(address, port int) netip.AddrPort {
 		ip, _ := netip.AddrFromSlice(b[address : address+size])
-		return plain(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(b[port:])))
+		return unmapAddress(netip.AddrPortFrom(ip, binary.BigEndian.Uint16(b[port:])))
 	}
 	return entry{
 		Socket: Socket{int(binary.NativeEndian.Uint32(b[64:])), binary.NativeEndian.Uint32(b[68:])},

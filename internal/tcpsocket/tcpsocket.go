@@ -46,11 +46,11 @@ func addrPort(a net.Addr) netip.AddrPort {
 	if !ok {
 		return netip.AddrPort{}
 	}
-	return plain(t.AddrPort())
+	return unmapAddress(t.AddrPort())
 }
 
-// plain removes the zone, and the IPv6 form of an IPv4 address.
-func plain(a netip.AddrPort) netip.AddrPort {
+// unmapAddress removes the zone, and the IPv6 form of an IPv4 address.
+func unmapAddress(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 

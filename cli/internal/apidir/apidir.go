@@ -187,7 +187,7 @@ func writeFolder(dir string, e Entry, text []byte) (path string, warnings catalo
 		return "", nil, err
 	}
 	// Under sudo the files would be root's, and their owner could not edit them.
-	if err := sameOwner(dir, folder); err != nil {
+	if err := giveToOwner(dir, folder); err != nil {
 		return "", nil, err
 	}
 	if _, err := os.Lstat(final); err != nil {

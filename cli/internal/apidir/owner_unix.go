@@ -25,8 +25,8 @@ func lockFolder(dir string) (done func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// sameOwner gives the files that root wrote to the owner of the folder of APIs, who must be able to edit them.
-func sameOwner(dir, folder string) error {
+// giveToOwner gives the files that root wrote to the owner of the folder of APIs, who must be able to edit them.
+func giveToOwner(dir, folder string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}

@@ -72,7 +72,7 @@ func ChangePackages(dir string, sources catalog.Packages, change func(pins []str
 		return &InvalidError{problems}
 	}
 	if isNew { // readable for all, because it holds no credential
-		return errors.Join(atomicfile.Write(path, text, 0o644), sameOwner(dir, path))
+		return errors.Join(atomicfile.Write(path, text, 0o644), giveToOwner(dir, path))
 	}
 	return replaceFile(path, text)
 }

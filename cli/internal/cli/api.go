@@ -144,8 +144,8 @@ func (o *apiOptions) parseVariable(s string) error {
 	return nil
 }
 
-// publicParts returns the parts of an API that may be shown: no credential values.
-func publicParts(a *catalog.API) proxyapi.InspectedAPI {
+// hideSecrets returns the parts of an API that may be shown: no credential values.
+func hideSecrets(a *catalog.API) proxyapi.InspectedAPI {
 	return proxyapi.InspectedAPI{Active: a.Active, API: proxyapi.API{
 		Name: a.Name, Description: a.Description,
 		RestrictedMethods: a.Methods.Restricted, AllowedMethods: a.Methods.Allowed,
@@ -163,7 +163,7 @@ func (o *apiOptions) listAPIs(e *Env) error {
 			return errors.New(f.Text)
 		}
 	}
-	rows := convert.Each(cat.APIs(), publicParts)
+	rows := convert.Each(cat.APIs(), hideSecrets)
 	if o.json {
 		return printJSON(e.Stdout, rows)
 	}

@@ -252,7 +252,7 @@ func (o *apiOptions) updateAPI(ctx context.Context, e *Env, name string) error {
 		return err
 	}
 	options := document.Options{
-		Name: name, Server: old.Server, Vars: o.vars, Scheme: openapi.None, Methods: allowedMethods(a.Methods),
+		Name: name, Server: old.Server, Vars: o.vars, Scheme: openapi.None, Methods: listAllowedMethods(a.Methods),
 	}
 	// The source may be a file: only the old head says that it is GraphQL.
 	if old.GraphQL && flagName == "" {
@@ -343,8 +343,8 @@ func serverHost(server string) string {
 	return host
 }
 
-// allowedMethods returns the methods that an API allows, or nil for all.
-func allowedMethods(m catalog.Methods) []string {
+// listAllowedMethods returns the methods that an API allows, or nil for all.
+func listAllowedMethods(m catalog.Methods) []string {
 	if m.Allowed == nil && len(m.Restricted) == 0 {
 		return nil
 	}

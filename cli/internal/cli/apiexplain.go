@@ -83,7 +83,7 @@ func newExplanation(a *catalog.API, method, path string) requestExplanation {
 		if !a.DependsOnPath() {
 			path = "/"
 		}
-		x.byRules(a.Rules, func(one []catalog.Rule) (*catalog.Rule, error) {
+		x.explainRules(a.Rules, func(one []catalog.Rule) (*catalog.Rule, error) {
 			return catalog.FindRule(one, method, path, nil)
 		})
 	}
@@ -106,13 +106,13 @@ func (x *requestExplanation) explainCall(a *catalog.API) {
 	case a.ToolRules == nil:
 		x.Verdict, x.Why = "allowed", "the API has no rules about tools"
 	default:
-		x.byRules(a.ToolRules, func(one []catalog.Rule) (*catalog.Rule, error) {
+		x.explainRules(a.ToolRules, func(one []catalog.Rule) (*catalog.Rule, error) {
 			return catalog.FindCallRule(one, x.Path, nil)
 		})
 	}
 }
 
-func (x *requestExplanation) byRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
+func (x *requestExplanation) explainRules(rules []catalog.Rule, decide func([]catalog.Rule) (*catalog.Rule, error)) {
 	depends := ""
 	// Each rule is evaluated alone, because FindRule returns only the rule that decides.
 	for i, r := range rules {

@@ -41,7 +41,7 @@ func (o *apiOptions) testAPI(ctx context.Context, e *Env, name string) error {
 	if o.waitForLoad(ctx, e, name, true) == notLoaded {
 		return fmt.Errorf("the running CodeForge has not loaded %s: codeforge check lists mistakes", name)
 	}
-	p, err := probe.New(publicParts(a).API, cmp.Or(o.path, choosePath(a)))
+	p, err := probe.New(hideSecrets(a).API, cmp.Or(o.path, choosePath(a)))
 	if err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func askEach(ctx context.Context, e *Env, c approvalapi.Client, watch bool) erro
 			if !proxyapi.IsRunID(h.Run) {
 				wider = ""
 			}
-			answer, err := p.askLine(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", anyAnswer)
+			answer, err := p.askLine(ctx, "Approve "+h.ID+"? [y]es, once; "+wider+"[n]o, [l]ater: ", "ID", acceptAnyAnswer)
 			if err != nil {
 				return err
 			}
@@ -147,8 +147,8 @@ var answers = map[string]approvalapi.Answer{
 	"r": {Approve: true, Scope: approvalapi.ScopeRule}, "n": {},
 }
 
-// anyAnswer accepts y, p, r, n, l and their words.
-func anyAnswer(s string) (string, error) {
+// acceptAnyAnswer accepts y, p, r, n, l and their words.
+func acceptAnyAnswer(s string) (string, error) {
 	for _, word := range []string{"yes", "path", "rule", "no", "later"} {
 		if strings.EqualFold(s, word) || strings.EqualFold(s, word[:1]) {
 			return word[:1], nil
@@ -186,7 +186,7 @@ func printHeld(e *Env, w *terminal.Stream, h approvalapi.HeldRequest) {
 func printRequest(w *terminal.Stream, of, title string, headers []string, body string) {
 	width, _ := w.Width()
 	for _, line := range append([]string{title}, headers...) {
-		fmt.Fprint(w, shownLines("    ", line, width))
+		fmt.Fprint(w, formatLines("    ", line, width))
 	}
 	if body == "" {
 		return
@@ -197,14 +197,14 @@ func printRequest(w *terminal.Stream, of, title string, headers []string, body s
 		shown, how = indented.String(), ", with new line breaks"
 	}
 	for line := range strings.Lines(shown) {
-		fmt.Fprint(w, shownLines("    | ", strings.TrimRight(line, "\n"), width))
+		fmt.Fprint(w, formatLines("    | ", strings.TrimRight(line, "\n"), width))
 	}
 	fmt.Fprintf(w, "    (the whole body of %s, %d bytes%s)\n", of, len(body), how)
 }
 
-// shownLines breaks a line of a request at the width of the terminal and puts prefix before each part. Without the
+// formatLines breaks a line of a request at the width of the terminal and puts prefix before each part. Without the
 // prefix, a wrapped part would look like CodeForge's own text. Width 0 means that the output is not a terminal.
-func shownLines(prefix, text string, width int) string {
+func formatLines(prefix, text string, width int) string {
 	text = safetext.OneLine(text)
 	room := max(width-len(prefix)-1, 20)
 	var b strings.Builder

@@ -16,7 +16,7 @@ func TestShownLines(t *testing.T) {
 		strings.Repeat("\u6f22", 300), "a\rb\x1b[2J", strings.Repeat("x\u202e", 100), "a\nb",
 	} {
 		for _, width := range []int{0, 10, 40, 80} {
-			out := shownLines(prefix, text, width)
+			out := formatLines(prefix, text, width)
 			whole := ""
 			for line := range strings.Lines(out) {
 				rest, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), prefix)

@@ -140,15 +140,15 @@ func (o *auditOptions) readCheckpoints(ctx context.Context, e *Env) ([]ledger.Kn
 			return nil, fmt.Errorf("%s has no checkpoint", o.anchor)
 		}
 	}
-	return append(known, o.ofReceipts(ctx, e)...), nil
+	return append(known, o.readReceiptCheckpoints(ctx, e)...), nil
 }
 
 // maxReceipts limits the number of receipts that verify compares, from the latest.
 const maxReceipts = 100_000
 
-// ofReceipts returns the checkpoints in mcp-server's receipts. mcp-server cannot write the ledger, so a forged ledger
-// does not match them. Receipts are optional: errors end the list.
-func (o *auditOptions) ofReceipts(ctx context.Context, e *Env) []ledger.KnownCheckpoint {
+// readReceiptCheckpoints returns the checkpoints in mcp-server's receipts. mcp-server cannot write the ledger, so a
+// forged ledger does not match them. Receipts are optional: errors end the list.
+func (o *auditOptions) readReceiptCheckpoints(ctx context.Context, e *Env) []ledger.KnownCheckpoint {
 	var known []ledger.KnownCheckpoint
 	rec, err := o.target.connectOperator(ctx, e)
 	if err != nil {

@@ -196,7 +196,7 @@ func inspectProxy(e *Env) ([]checkFinding, *catalog.Catalog) {
 	}
 	var apis []*catalog.API
 	for _, a := range got.APIs {
-		api, err := inspectedAPI(a)
+		api, err := rebuildAPI(a)
 		if err != nil {
 			return failed(err)
 		}
@@ -208,8 +208,8 @@ func inspectProxy(e *Env) ([]checkFinding, *catalog.Catalog) {
 // inspectTime limits the proxy's time to answer.
 const inspectTime = 10 * time.Second
 
-// inspectedAPI returns an API without the values of its credentials.
-func inspectedAPI(a proxyapi.InspectedAPI) (*catalog.API, error) {
+// rebuildAPI returns an API without the values of its credentials.
+func rebuildAPI(a proxyapi.InspectedAPI) (*catalog.API, error) {
 	out := &catalog.API{
 		Name: a.Name, Description: a.Description, Reference: a.Reference, Active: a.Active, AllowHTTP: a.AllowHTTP,
 		Methods: catalog.Methods{Restricted: a.RestrictedMethods, Allowed: a.AllowedMethods},

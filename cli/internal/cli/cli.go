@@ -186,7 +186,7 @@ func newRoot(e *Env) *cobra.Command {
 // argument.
 func prepareCommand(e *Env, c *cobra.Command) {
 	if check := c.Args; check == nil {
-		c.Args = noArguments
+		c.Args = refuseArguments
 	} else {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := check(c, args); err != nil {
@@ -248,8 +248,8 @@ func groupCommand(name, short string) *cobra.Command {
 	}
 }
 
-// noArguments rejects arguments, which may be misspelt commands.
-func noArguments(c *cobra.Command, args []string) error {
+// refuseArguments rejects arguments, which may be misspelt commands.
+func refuseArguments(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return nil
@@ -286,7 +286,7 @@ func commandLine(root *cobra.Command, args []string) ([]string, error) {
 		return nil, err
 	}
 	if c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		return nil, noArguments(c, rest[:1])
+		return nil, refuseArguments(c, rest[:1])
 	}
 	c.InitDefaultHelpFlag()
 	for _, arg := range rest {

@@ -267,7 +267,7 @@ func TestProbe(t *testing.T) {
 		{"body", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceBody}), "GET", "https://a.example/v1", "", ""},
 		{"any query", api(nil, nil, "a.example", catalog.Surface{Kind: catalog.SurfaceQuery}), "GET", "https://a.example/v1", "", ""},
 	} {
-		p, err := probe.New(publicParts(row.api).API, "/v1")
+		p, err := probe.New(hideSecrets(row.api).API, "/v1")
 		if err != nil || p.Method != row.method || p.URL != row.url || p.Header != row.header || p.Value != row.value {
 			t.Errorf("%s: %+v, %v", row.name, p, err)
 		}
@@ -277,7 +277,7 @@ func TestProbe(t *testing.T) {
 		"POST only":          api(nil, []string{"POST"}, "a.example"),
 		"wildcards only":     api(nil, nil, "*.a.example"),
 	} {
-		if p, err := probe.New(publicParts(a).API, "/"); err == nil {
+		if p, err := probe.New(hideSecrets(a).API, "/"); err == nil {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
@@ -416,7 +416,7 @@ func TestAllowedMethods(t *testing.T) {
 		{catalog.Methods{Allowed: []string{"GET", "POST"}, Restricted: []string{"POST"}}, "GET"},
 		{catalog.Methods{Restricted: []string{"DELETE", "PATCH", "POST", "PUT", "QUERY"}}, "GET HEAD OPTIONS"},
 	} {
-		got := allowedMethods(row.methods)
+		got := listAllowedMethods(row.methods)
 		slices.Sort(got)
 		if strings.Join(got, " ") != row.want || (got == nil) != (row.want == "") {
 			t.Errorf("%+v: %v", row.methods, got)

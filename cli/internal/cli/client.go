@@ -51,7 +51,7 @@ func (o connectOptions) showConnection(ctx context.Context, e *Env, name string)
 	client, known := clients.FindClient(name)
 	if name != "" && !known {
 		all := slices.Concat(clients.ListNames(), hostedNames())
-		return usageError("unknown client %q%s", name, didYouMean(name, "", all))
+		return usageError("unknown client %q%s", name, suggestName(name, "", all))
 	}
 	c, err := o.target.newConfig(e)
 	if err != nil {
@@ -117,7 +117,7 @@ func (o connectOptions) configureClient(ctx context.Context, e *Env, client clie
 	path := o.file
 	if path == "" {
 		var err error
-		if path, err = usualFile(e, client); err != nil {
+		if path, err = findConfigFile(e, client); err != nil {
 			return err
 		}
 	}
@@ -184,8 +184,8 @@ func printConnected(e *Env, client clients.Client, a endpointAccess, http bool, 
 	}
 }
 
-// usualFile returns the path at which a client keeps its configuration on this system.
-func usualFile(e *Env, client clients.Client) (string, error) {
+// findConfigFile returns the path at which a client keeps its configuration on this system.
+func findConfigFile(e *Env, client clients.Client) (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return "", fmt.Errorf("finding your home folder: %w; name the file itself", err)

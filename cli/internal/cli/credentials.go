@@ -58,7 +58,7 @@ func printCredentials(e *Env, list []credentialapi.Credential) {
 	for _, c := range list {
 		state := strings.ReplaceAll(safetext.OneLine(string(c.State)), "_", " ")
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", safetext.OneLine(c.Name), safetext.OneLine(c.API),
-			safetext.OneLine(c.Kind), state, untilText(c.ValidUntil), cmp.Or(safetext.OneLine(c.LastError), "-"))
+			safetext.OneLine(c.Kind), state, describeExpiry(c.ValidUntil), cmp.Or(safetext.OneLine(c.LastError), "-"))
 	}
 	_ = w.Flush() // ignored like errors of other prints
 	for _, c := range list {
@@ -71,7 +71,7 @@ func printCredentials(e *Env, list []credentialapi.Credential) {
 	}
 }
 
-func untilText(t *time.Time) string {
+func describeExpiry(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}

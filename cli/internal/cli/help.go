@@ -83,9 +83,9 @@ func printHelp(c *cobra.Command, _ []string) {
 // maxSlips returns the number of typing errors that a misspelt name may have.
 func maxSlips(name string) int { return max(1, len(name)/3) }
 
-// didYouMean returns "; did you mean X?", with mark before X. If no candidate is similar, it returns "; want " and all
+// suggestName returns "; did you mean X?", with mark before X. If no candidate is similar, it returns "; want " and all
 // candidates.
-func didYouMean(name, mark string, candidates []string) string {
+func suggestName(name, mark string, candidates []string) string {
 	if near := typo.NearestOf(name, maxSlips(name), candidates); near != "" {
 		return "; did you mean " + mark + near + "?"
 	}
@@ -137,7 +137,7 @@ func manCommand(*Env) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			of, rest, err := c.Root().Find(args)
 			if err == nil && len(rest) > 0 {
-				err = noArguments(of, rest)
+				err = refuseArguments(of, rest)
 			}
 			if err != nil {
 				return usageError("%w", err)
@@ -181,7 +181,7 @@ func completionCommand(*Env) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			generate := completionShells()[args[0]]
 			if generate == nil {
-				return usageError("unknown shell %q%s", args[0], didYouMean(args[0], "", names))
+				return usageError("unknown shell %q%s", args[0], suggestName(args[0], "", names))
 			}
 			return generate(c.Root(), c.OutOrStdout())
 		},

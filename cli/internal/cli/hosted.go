@@ -118,7 +118,7 @@ func chooseTenant(ctx context.Context, op operatorapi.Client, name string) (stri
 	case name == "":
 		return "", usageError("connect: choose a tenant with --tenant: %s", joinWithOr(names))
 	}
-	return "", usageError("there is no tenant %q%s", name, didYouMean(name, "", names))
+	return "", usageError("there is no tenant %q%s", name, suggestName(name, "", names))
 }
 
 func clientsCommand(e *Env) *cobra.Command {

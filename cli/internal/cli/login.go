@@ -64,13 +64,13 @@ func (o loginOptions) runLogin(ctx context.Context, e *Env, name string) error {
 	defer cancel()
 	switch {
 	case o.device:
-		err = byDevice(ctx, e, client, name)
+		err = loginByDevice(ctx, e, client, name)
 	case !c.Browser:
 		err = errNoBrowserWay
 	case o.paste:
-		err = byPaste(ctx, e, client, c)
+		err = loginByPaste(ctx, e, client, c)
 	default:
-		err = o.byBrowser(ctx, e, client, c)
+		err = o.loginByBrowser(ctx, e, client, c)
 	}
 	if err != nil {
 		return err
@@ -95,10 +95,10 @@ func loginOf(list []credentialapi.Credential, name string) (credentialapi.Creden
 		return credentialapi.Credential{},
 			errors.New(`no credential of apis/ needs a login: want one with "oauth2" and a user`)
 	}
-	return credentialapi.Credential{}, fmt.Errorf("no credential %q needs a login%s", name, didYouMean(name, "", names))
+	return credentialapi.Credential{}, fmt.Errorf("no credential %q needs a login%s", name, suggestName(name, "", names))
 }
 
-func (o loginOptions) byBrowser(
+func (o loginOptions) loginByBrowser(
 	ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential,
 ) error {
 	// The port must be open before the proxy puts it into the address of the login.
@@ -122,7 +122,7 @@ func (o loginOptions) byBrowser(
 	return l.WaitForRedirect(ctx, started, client.FinishLogin)
 }
 
-func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential) error {
+func loginByPaste(ctx context.Context, e *Env, client credentialapi.Client, c credentialapi.Credential) error {
 	port := cmp.Or(c.RedirectPort, pastePort)
 	started, err := client.BeginLogin(ctx, credentialapi.Login{Name: c.Name, Way: credentialapi.WayBrowser, Port: port})
 	if err != nil {
@@ -149,7 +149,7 @@ func byPaste(ctx context.Context, e *Env, client credentialapi.Client, c credent
 	}
 }
 
-func byDevice(ctx context.Context, e *Env, client credentialapi.Client, name string) error {
+func loginByDevice(ctx context.Context, e *Env, client credentialapi.Client, name string) error {
 	started, err := client.BeginLogin(ctx, credentialapi.Login{Name: name, Way: credentialapi.WayDevice})
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func (o *mcpOptions) importFile(ctx context.Context, e *Env, name string) error 
 	path := name
 	if client, known := clients.FindClient(name); known {
 		var err error
-		if path, err = usualFile(e, client); err != nil {
+		if path, err = findConfigFile(e, client); err != nil {
 			return err
 		}
 	}

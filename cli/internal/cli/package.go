@@ -81,7 +81,7 @@ func (o *packageOptions) add(ctx context.Context, e *Env, pins []string) error {
 	}
 	err = apidir.ChangePackages(o.apis, sources, func(now []string) ([]string, error) {
 		for _, pin := range pins {
-			now = append(withoutPackage(now, pin), pin)
+			now = append(dropPackage(now, pin), pin)
 		}
 		return now, nil
 	})
@@ -131,7 +131,7 @@ func resolvePyPI(ctx context.Context, e *Env, sources *catalog.Packages, name, v
 	return cmp.Or(version, newest), nil
 }
 
-func withoutPackage(pins []string, pin string) []string {
+func dropPackage(pins []string, pin string) []string {
 	name := catalog.PackageName(pin)
 	return slices.DeleteFunc(slices.Clone(pins), func(p string) bool { return catalog.PackageName(p) == name })
 }
@@ -139,7 +139,7 @@ func withoutPackage(pins []string, pin string) []string {
 func (o *packageOptions) remove(ctx context.Context, e *Env, names []string) error {
 	err := apidir.ChangePackages(o.apis, catalog.Packages{}, func(now []string) ([]string, error) {
 		for _, name := range names {
-			left := withoutPackage(now, name)
+			left := dropPackage(now, name)
 			if len(left) == len(now) {
 				return nil, fmt.Errorf("%s is not pinned; codeforge package list shows the packages", safetext.OneLine(name))
 			}

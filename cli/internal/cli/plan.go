@@ -42,7 +42,7 @@ func planCommand(e *Env) *cobra.Command {
 					return err
 				}
 				return useConnection(e, t.openApprovals, func(ctx context.Context, client approvalapi.Client, ids []string) error {
-					return onPlan(ctx, e, client, name, ids[0], chosen, *asJSON)
+					return showOrDecidePlan(ctx, e, client, name, ids[0], chosen, *asJSON)
 				})(c, args)
 			},
 		}
@@ -55,7 +55,9 @@ func planCommand(e *Env) *cobra.Command {
 	return c
 }
 
-func onPlan(ctx context.Context, e *Env, c approvalapi.Client, verb, id string, steps []int, asJSON bool) error {
+func showOrDecidePlan(
+	ctx context.Context, e *Env, c approvalapi.Client, verb, id string, steps []int, asJSON bool,
+) error {
 	p, err := c.GetPlan(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", safetext.OneLine(id), err)
@@ -146,7 +148,7 @@ func printPlan(e *Env, p approvalapi.Plan) {
 		}
 		for _, c := range s.Changes {
 			change := c.Field + ": " + cmp.Or(c.Before, "(none)") + " -> " + cmp.Or(c.After, "(none)")
-			fmt.Fprint(e.Stdout, shownLines("    changes ", change, width))
+			fmt.Fprint(e.Stdout, formatLines("    changes ", change, width))
 		}
 		if s.Answer != nil {
 			printReply(e, s, width)
@@ -198,10 +200,10 @@ func printReply(e *Env, s approvalapi.Step, width int) {
 	}
 	fmt.Fprintf(e.Stdout, "%-4d%s\n", s.N, paint(color, safetext.OneLine(text)))
 	if a.Why != "" {
-		fmt.Fprint(e.Stdout, shownLines("    ", a.Why, width))
+		fmt.Fprint(e.Stdout, formatLines("    ", a.Why, width))
 	}
 	for line := range strings.Lines(a.Body) {
-		fmt.Fprint(e.Stdout, shownLines("    | ", strings.TrimRight(line, "\n"), width))
+		fmt.Fprint(e.Stdout, formatLines("    | ", strings.TrimRight(line, "\n"), width))
 	}
 	if a.Bytes > int64(len(a.Body)) && a.Body != "" {
 		fmt.Fprintf(e.Stdout, "    (%d of %d bytes)\n", len(a.Body), a.Bytes)

@@ -68,5 +68,5 @@ func ownerUID(info os.FileInfo) int {
 // terminalDevice is the terminal of the process, even if standard input is something else.
 const terminalDevice = "/dev/tty"
 
-// ownSession detaches a child from this terminal.
-func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+// startOwnSession detaches a child from this terminal.
+func startOwnSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

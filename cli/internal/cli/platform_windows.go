@@ -25,7 +25,7 @@ func isPlanted(*Env, string, bool) bool { return false }
 // terminalDevice is the terminal of the process, even if standard input is something else.
 const terminalDevice = "CONIN$"
 
-// ownSession detaches a child from this console.
-func ownSession() *syscall.SysProcAttr {
+// startOwnSession detaches a child from this console.
+func startOwnSession() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

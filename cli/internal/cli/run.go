@@ -41,7 +41,7 @@ func runCommand(e *Env) *cobra.Command {
 		ctx := cmd.Context()
 		written := strings.ToLower(*named)
 		if written != "" && !slices.Contains(languages, written) {
-			return usageError("--language %q%s", written, didYouMean(written, "", languages))
+			return usageError("--language %q%s", written, suggestName(written, "", languages))
 		}
 		if *timeout < 0 || *timeout == 0 && c.Flags().Changed("timeout") {
 			return usageError("--timeout %s: want a time like 30s or 2m", *timeout)

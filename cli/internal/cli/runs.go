@@ -84,7 +84,7 @@ type runsOptions struct {
 func (o *runsOptions) checkFlags() (err error) {
 	switch {
 	case o.filter.State != "" && !slices.Contains(runStates, o.filter.State):
-		return usageError("--status %q%s", o.filter.State, didYouMean(o.filter.State, "", runStates))
+		return usageError("--status %q%s", o.filter.State, suggestName(o.filter.State, "", runStates))
 	case o.last < 1:
 		return usageError("-n %d: want a number from 1; --all lists every run", o.last)
 	}

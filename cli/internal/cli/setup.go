@@ -219,7 +219,7 @@ func (s *setupPage) showPage(w http.ResponseWriter, done bool) {
 	defer s.mu.Unlock()
 	_, cat := inspectConfig(s.e, s.apis)
 	v := s.view
-	v.Done, v.Examples, v.APIs = done, apidir.ListExamples(s.apis), convert.Each(cat.APIs(), publicParts)
+	v.Done, v.Examples, v.APIs = done, apidir.ListExamples(s.apis), convert.Each(cat.APIs(), hideSecrets)
 	if a := v.Pending; a != nil {
 		v.Blanks, v.Config = apidir.ListBlanks(a.Example), string(a.Example)
 	}

@@ -178,7 +178,7 @@ func (o upOptions) runDetached(ctx context.Context, e *Env) error {
 	}
 	cmd := exec.Command(self, args...) //nolint:gosec,noctx // this program, which outlives this process
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = e.Environ, log, log, []*os.File{write}
-	cmd.SysProcAttr = ownSession()
+	cmd.SysProcAttr = startOwnSession()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting in the background: %w", err)
 	}

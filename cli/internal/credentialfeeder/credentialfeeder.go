@@ -67,7 +67,7 @@ func (f *Feeder) RunProgram(ctx context.Context, args []string) (credentialapi.S
 	cmd := exec.CommandContext(ctx, program, args[1:]...) //nolint:gosec // the user's own configuration names it
 	cmd.Args[0] = args[0]
 	cmd.Env, cmd.Dir, cmd.WaitDelay = f.environ, workingDir(), grace
-	ownGroup(cmd)
+	startOwnGroup(cmd)
 	out := &boundedOutput{stop: cancel}
 	cmd.Stdout = out
 	err = cmd.Run()

@@ -49,8 +49,8 @@ func isExecutable(info fs.FileInfo) bool {
 	return info.Mode().Perm()&anybody != 0
 }
 
-// ownGroup makes a program the leader of a process group, so that its children end with it at the time limit.
-func ownGroup(cmd *exec.Cmd) {
+// startOwnGroup makes a program the leader of a process group, so that its children end with it at the time limit.
+func startOwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }

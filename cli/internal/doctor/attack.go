@@ -62,7 +62,7 @@ func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	}
 	defer s.Close()
 	t := attackTarget{
-		session: s, url: c.Server.Fallback, token: c.Server.Token, host: activeHost(c.Catalog),
+		session: s, url: c.Server.Fallback, token: c.Server.Token, host: findActiveHost(c.Catalog),
 		memory: c.Settings.Memory, open: c.Settings.YOLO,
 	}
 	if c.Server.URL != "" {
@@ -80,8 +80,8 @@ func RunAttacks(ctx context.Context, c Config, on func(AttackOutcome)) error {
 	return ctx.Err()
 }
 
-// activeHost returns a host of an active API on port 443, or "".
-func activeHost(cat *catalog.Catalog) string {
+// findActiveHost returns a host of an active API on port 443, or "".
+func findActiveHost(cat *catalog.Catalog) string {
 	for _, a := range cat.APIs() {
 		for _, h := range a.Hosts {
 			if a.Active && !strings.Contains(h.String(), "*") && h.Port() == 0 {
@@ -105,8 +105,9 @@ func (a attackCase) runAttack(ctx context.Context, t attackTarget) (string, bool
 	return a.judge(r)
 }
 
-// allRefused evaluates the output of code about its attempts. There must be at least one, and all must have failed.
-func allRefused(r mcpclient.Result) (string, bool) {
+// checkAllRefused evaluates the output of code about its attempts. There must be at least one, and all must have
+// failed.
+func checkAllRefused(r mcpclient.Result) (string, bool) {
 	var seen []string
 	for text := range strings.Lines(r.Output) {
 		var v struct {
@@ -131,8 +132,8 @@ func allRefused(r mcpclient.Result) (string, bool) {
 	return fmt.Sprintf("%d of %d refused", len(seen), len(seen)), true
 }
 
-// moduleNotLoaded: the program did not start, because a module is missing or unreadable.
-func moduleNotLoaded(r mcpclient.Result) (string, bool) {
+// checkModuleNotLoaded holds if the program did not start, because a module is missing or unreadable.
+func checkModuleNotLoaded(r mcpclient.Result) (string, bool) {
 	for _, words := range []string{"Module not found", "Permission denied", "Requires read access"} {
 		if r.Failed && strings.Contains(r.Output, words) {
 			return strings.ToLower(words), true
@@ -141,11 +142,11 @@ func moduleNotLoaded(r mcpclient.Result) (string, bool) {
 	return "it was read", false
 }
 
-// nothingRead: the module did not load, or the imported text is empty.
-func nothingRead(r mcpclient.Result) (string, bool) {
+// checkNothingRead holds if the module did not load, or the imported text is empty.
+func checkNothingRead(r mcpclient.Result) (string, bool) {
 	const nothing = "nothing read"
 	if strings.Contains(r.Output, `"held"`) {
-		seen, held := allRefused(r)
+		seen, held := checkAllRefused(r)
 		if held {
 			seen = nothing
 		}
@@ -157,8 +158,8 @@ func nothingRead(r mcpclient.Result) (string, bool) {
 	return nothing, true
 }
 
-// endedBy: sandboxd ended the run for this reason.
-func endedBy(reason sandboxapi.Reason) func(mcpclient.Result) (string, bool) {
+// checkEndedBy holds if sandboxd ended the run for this reason.
+func checkEndedBy(reason sandboxapi.Reason) func(mcpclient.Result) (string, bool) {
 	return func(r mcpclient.Result) (string, bool) {
 		if r.Exit == nil {
 			return "not ended: " + clipText(r.Output), false
@@ -167,8 +168,8 @@ func endedBy(reason sandboxapi.Reason) func(mcpclient.Result) (string, bool) {
 	}
 }
 
-// outputBounded: CodeForge cut off a flood of output.
-func outputBounded(r mcpclient.Result) (string, bool) {
+// checkOutputBounded holds if CodeForge cut off a flood of output.
+func checkOutputBounded(r mcpclient.Result) (string, bool) {
 	return fmt.Sprintf("%d bytes shown", len(r.Output)), r.Exit != nil && len(r.Output) < 8<<20
 }
 

@@ -30,29 +30,29 @@ func TestJudges(t *testing.T) {
 		run   mcpclient.Result
 		want  string
 	}{
-		{allRefused, mcpclient.Result{Output: held + "\nnoise\n" + `{"seen":"x"}` + "\n" + held}, "2 of 2 refused true"},
-		{allRefused, mcpclient.Result{Output: held + "\n" + failed + "\n" + held}, "a connection false"},
-		{allRefused, mcpclient.Result{Output: "NotCapable: net", Failed: true}, "the interpreter refuses true"},
-		{allRefused, mcpclient.Result{Output: held + "\nNotCapable: net", Failed: true}, "1 of 1 refused true"},
-		{allRefused, mcpclient.Result{Output: "NotCapable: net"}, "could not be tried: NotCapable: net false"},
-		{allRefused, mcpclient.Result{Output: strings.Repeat("x ", 200), Failed: true}, "could not be tried: " + strings.Repeat("x ", 60) + "... false"},
-		{moduleNotLoaded, mcpclient.Result{Output: "error: Module not found", Failed: true}, "module not found true"},
-		{moduleNotLoaded, mcpclient.Result{Output: "Requires read access", Failed: true}, "requires read access true"},
-		{moduleNotLoaded, mcpclient.Result{Output: "Permission denied"}, "it was read false"},
-		{moduleNotLoaded, mcpclient.Result{Output: "SyntaxError", Failed: true}, "it was read false"},
-		{nothingRead, mcpclient.Result{Output: held}, "nothing read true"},
-		{nothingRead, mcpclient.Result{Output: failed}, "a connection false"},
-		{nothingRead, mcpclient.Result{Output: "no", Failed: true, Exit: ended(sandboxapi.Exited)}, "nothing read true"},
-		{nothingRead, mcpclient.Result{Output: "no", Exit: ended(sandboxapi.Exited)}, "could not be tried: no false"},
-		{nothingRead, mcpclient.Result{Output: "no", Failed: true, Exit: ended(sandboxapi.OOM)}, "could not be tried: no false"},
-		{nothingRead, mcpclient.Result{Output: "no", Failed: true}, "could not be tried: no false"},
-		{endedBy(sandboxapi.OOM), mcpclient.Result{Exit: ended(sandboxapi.OOM)}, "ended: oom true"},
-		{endedBy(sandboxapi.OOM), mcpclient.Result{Exit: ended(sandboxapi.Exited)}, "ended: exited false"},
-		{endedBy(sandboxapi.OOM), mcpclient.Result{Output: "on"}, "not ended: on false"},
-		{outputBounded, mcpclient.Result{Output: "abc", Exit: ended(sandboxapi.Exited)}, "3 bytes shown true"},
-		{outputBounded, mcpclient.Result{Output: strings.Repeat("a", 8<<20-1), Exit: ended(sandboxapi.Exited)}, "8388607 bytes shown true"},
-		{outputBounded, mcpclient.Result{Output: strings.Repeat("a", 8<<20), Exit: ended(sandboxapi.Exited)}, "8388608 bytes shown false"},
-		{outputBounded, mcpclient.Result{Output: "abc"}, "3 bytes shown false"},
+		{checkAllRefused, mcpclient.Result{Output: held + "\nnoise\n" + `{"seen":"x"}` + "\n" + held}, "2 of 2 refused true"},
+		{checkAllRefused, mcpclient.Result{Output: held + "\n" + failed + "\n" + held}, "a connection false"},
+		{checkAllRefused, mcpclient.Result{Output: "NotCapable: net", Failed: true}, "the interpreter refuses true"},
+		{checkAllRefused, mcpclient.Result{Output: held + "\nNotCapable: net", Failed: true}, "1 of 1 refused true"},
+		{checkAllRefused, mcpclient.Result{Output: "NotCapable: net"}, "could not be tried: NotCapable: net false"},
+		{checkAllRefused, mcpclient.Result{Output: strings.Repeat("x ", 200), Failed: true}, "could not be tried: " + strings.Repeat("x ", 60) + "... false"},
+		{checkModuleNotLoaded, mcpclient.Result{Output: "error: Module not found", Failed: true}, "module not found true"},
+		{checkModuleNotLoaded, mcpclient.Result{Output: "Requires read access", Failed: true}, "requires read access true"},
+		{checkModuleNotLoaded, mcpclient.Result{Output: "Permission denied"}, "it was read false"},
+		{checkModuleNotLoaded, mcpclient.Result{Output: "SyntaxError", Failed: true}, "it was read false"},
+		{checkNothingRead, mcpclient.Result{Output: held}, "nothing read true"},
+		{checkNothingRead, mcpclient.Result{Output: failed}, "a connection false"},
+		{checkNothingRead, mcpclient.Result{Output: "no", Failed: true, Exit: ended(sandboxapi.Exited)}, "nothing read true"},
+		{checkNothingRead, mcpclient.Result{Output: "no", Exit: ended(sandboxapi.Exited)}, "could not be tried: no false"},
+		{checkNothingRead, mcpclient.Result{Output: "no", Failed: true, Exit: ended(sandboxapi.OOM)}, "could not be tried: no false"},
+		{checkNothingRead, mcpclient.Result{Output: "no", Failed: true}, "could not be tried: no false"},
+		{checkEndedBy(sandboxapi.OOM), mcpclient.Result{Exit: ended(sandboxapi.OOM)}, "ended: oom true"},
+		{checkEndedBy(sandboxapi.OOM), mcpclient.Result{Exit: ended(sandboxapi.Exited)}, "ended: exited false"},
+		{checkEndedBy(sandboxapi.OOM), mcpclient.Result{Output: "on"}, "not ended: on false"},
+		{checkOutputBounded, mcpclient.Result{Output: "abc", Exit: ended(sandboxapi.Exited)}, "3 bytes shown true"},
+		{checkOutputBounded, mcpclient.Result{Output: strings.Repeat("a", 8<<20-1), Exit: ended(sandboxapi.Exited)}, "8388607 bytes shown true"},
+		{checkOutputBounded, mcpclient.Result{Output: strings.Repeat("a", 8<<20), Exit: ended(sandboxapi.Exited)}, "8388608 bytes shown false"},
+		{checkOutputBounded, mcpclient.Result{Output: "abc"}, "3 bytes shown false"},
 	} {
 		seen, held := c.judge(c.run)
 		if got := fmt.Sprint(seen, " ", held); got != c.want {
@@ -129,7 +129,7 @@ func TestRunAttacks(t *testing.T) {
 		Server: mcpclient.Config{URL: web.URL, State: state, Token: secret.New("token")},
 	}
 	for want, cat := range map[string]*catalog.Catalog{"plain.test": c.Catalog, "": catalog.NewNamesOnly([]*catalog.API{list[0], list[2]})} {
-		if got := activeHost(cat); got != want {
+		if got := findActiveHost(cat); got != want {
 			t.Errorf("the host is %q, want %q", got, want)
 		}
 	}

@@ -31,8 +31,9 @@ func listAttacks(t attackTarget) []attackCase {
 // the code of each.
 func readAttacks(t attackTarget, text, prelude string) []attackCase {
 	judges := map[string]func(mcpclient.Result) (string, bool){
-		"": allRefused, "module not loaded": moduleNotLoaded, "nothing read": nothingRead, "output bounded": outputBounded,
-		"timeout": endedBy(sandboxapi.Timeout), "oom": endedBy(sandboxapi.OOM),
+		"": checkAllRefused, "module not loaded": checkModuleNotLoaded, "nothing read": checkNothingRead,
+		"output bounded": checkOutputBounded,
+		"timeout": checkEndedBy(sandboxapi.Timeout), "oom": checkEndedBy(sandboxapi.OOM),
 	}
 	met := map[string]bool{"": true, "host": t.host != "", "memory": t.memory != 0, "closed": !t.open}
 	var list []attackCase

@@ -70,7 +70,7 @@ func startAndRun(ctx context.Context, c Config) (err error) {
 	defer stop()
 	ran := errors.New("it ended before it was ready")
 	err = embedded.Run(ctx, embedded.Config{
-		State: state, APIs: apis, Bin: c.Bin, Deno: c.Deno, Settings: s, Slots: 1, Environ: withoutSettings(c.Environ),
+		State: state, APIs: apis, Bin: c.Bin, Deno: c.Deno, Settings: s, Slots: 1, Environ: dropSettings(c.Environ),
 		Quiet: true, Stderr: quiet,
 	}, func(embedded.Ready) error {
 		ran = runTrialCode(ctx, state)
@@ -100,8 +100,8 @@ func runTrialCode(ctx context.Context, state statedir.Dir) error {
 	return nil
 }
 
-// withoutSettings returns the environment without settings, because the trial needs none of their secrets.
-func withoutSettings(environ []string) (kept []string) {
+// dropSettings returns the environment without settings, because the trial needs none of their secrets.
+func dropSettings(environ []string) (kept []string) {
 	for _, kv := range environ {
 		switch name, _, _ := strings.Cut(kv, "="); name {
 		case "PATH", "LANG", "LC_ALL", "TZ":

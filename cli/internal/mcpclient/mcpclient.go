@@ -205,7 +205,7 @@ func Connect(ctx context.Context, c Config, o Options) (*Session, error) {
 		Endpoint: place.URL, HTTPClient: place.newClient(c.Token), DisableStandaloneSSE: true, MaxEventSize: maxMessage,
 	}, nil)
 	if err != nil {
-		return nil, orStranger(ctx, c, place, explainFailure(err, c, place))
+		return nil, explainStranger(ctx, c, place, explainFailure(err, c, place))
 	}
 	return &Session{mcp: s, Place: place}, nil
 }

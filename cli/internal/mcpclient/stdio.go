@@ -50,8 +50,8 @@ func isAbsent(err error) bool {
 	return errors.As(err, &absent) || isUnsent(err)
 }
 
-// waitForServer tries findServer again until the server runs, startTime is over, or the client has closed stdin. Then it
-// returns the last error.
+// waitForServer tries findServer again until the server runs, startTime is over, or the client has closed stdin. Then
+// it returns the last error.
 func waitForServer(ctx context.Context, c Config, stdin *bufio.Reader, err error) (place Place, _ error) {
 	first := make(chan error, 1)
 	go func() {
@@ -87,7 +87,7 @@ func CheckReady(ctx context.Context, c Config, p Place) error {
 	text, err := fetchBody(ctx, c, p, "/readyz")
 	var answer struct{ Ready bool }
 	if err == nil && (json.Unmarshal(text, &answer) != nil || !answer.Ready) {
-		err = orStranger(ctx, c, p, fmt.Errorf("%s is not ready: %.400q", p.URL, text))
+		err = explainStranger(ctx, c, p, fmt.Errorf("%s is not ready: %.400q", p.URL, text))
 	}
 	return err
 }
@@ -120,13 +120,13 @@ func fetchBody(ctx context.Context, c Config, p Place, path string) ([]byte, err
 	}
 	resp, err := p.newClient(c.Token).Do(req)
 	if err != nil {
-		return nil, orStranger(ctx, c, p, explainFailure(err, c, p))
+		return nil, explainStranger(ctx, c, p, explainFailure(err, c, p))
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if resp.StatusCode != http.StatusOK {
 		err := fmt.Errorf("%s is not ready (%s): %.400q", p.Name(), resp.Status, strings.TrimSpace(string(text)))
-		return nil, orStranger(ctx, c, p, err)
+		return nil, explainStranger(ctx, c, p, err)
 	}
 	return text, err
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 )
 
-// orStranger returns err, unless another program answers at the URL. Then it returns a one-line error that
+// explainStranger returns err, unless another program answers at the URL. Then it returns a one-line error that
 // shows no part of the program's answer.
-func orStranger(ctx context.Context, c Config, p Place, err error) error {
+func explainStranger(ctx context.Context, c Config, p Place, err error) error {
 	if err == nil || p.State != nil {
 		return err
 	}

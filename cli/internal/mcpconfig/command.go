@@ -160,9 +160,9 @@ func findIndexVariable(environs ...map[string]string) string {
 	return ""
 }
 
-// otherIndex is the refusal of a server whose option or variable can name a package index or a registry. In the user's
-// own index, any person may have registered another package under the same name.
-func otherIndex(what, setting string) string {
+// refuseOtherIndex is the refusal of a server whose option or variable can name a package index or a registry. In the
+// user's own index, any person may have registered another package under the same name.
+func refuseOtherIndex(what, setting string) string {
 	return what + " can name another source of packages: leave it out, and set " + setting +
 		" to the one that has the package"
 }
@@ -174,7 +174,7 @@ func parsePackage(words []string) startCommand {
 		flag, value, joined := strings.Cut(words[0], "=")
 		words = words[1:]
 		if strings.HasSuffix(flag, "registry") || flag == "--userconfig" {
-			return startCommand{refused: otherIndex("its option "+flag, "PACKAGE_REGISTRY")}
+			return startCommand{refused: refuseOtherIndex("its option "+flag, "PACKAGE_REGISTRY")}
 		}
 		if flag == "-c" || flag == "--call" {
 			return startCommand{refused: "its option " + flag + " starts a shell: name the package and its program instead"}

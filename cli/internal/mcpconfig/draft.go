@@ -86,9 +86,9 @@ func (d *Drafter) DraftServer(ctx context.Context, s Server) Draft {
 	out.fillValues(how, s, keys)
 	switch foreign := findIndexVariable(s.Env, how.env); {
 	case how.pypi && foreign != "":
-		out.Refused = otherIndex("its variable "+foreign, "PIP_INDEX_URL")
+		out.Refused = refuseOtherIndex("its variable "+foreign, "PIP_INDEX_URL")
 	case how.pkg != "" && foreign != "":
-		out.Refused = otherIndex("its variable "+foreign, "PACKAGE_REGISTRY")
+		out.Refused = refuseOtherIndex("its variable "+foreign, "PACKAGE_REGISTRY")
 	case how.pypi:
 		d.pinPyPI(ctx, &out, how)
 	case how.pkg != "":

@@ -61,7 +61,7 @@ func parsePyPI(words []string, fromWith bool) startCommand {
 		words = words[1:]
 		switch {
 		case slices.Contains(indexFlags, flag):
-			return startCommand{refused: otherIndex("its option "+flag, "PIP_INDEX_URL")}
+			return startCommand{refused: refuseOtherIndex("its option "+flag, "PIP_INDEX_URL")}
 		case slices.Contains(plainFlags, flag):
 		case !slices.Contains(valueFlags, flag):
 			return startCommand{refused: "its option " + flag + " is not known here: leave it out"}

@@ -53,7 +53,7 @@ type schemaContext struct {
 }
 
 func (c schemaContext) enterSchema() schemaContext { return schemaContext{c.input, c.depth + 1, true} }
-func (c schemaContext) besideSchema() schemaContext {
+func (c schemaContext) stayInSchema() schemaContext {
 	return schemaContext{c.input, c.depth + 1, c.guarded}
 }
 
@@ -208,7 +208,7 @@ func (g *typeGenerator) writeObject(fields []formField) string {
 			}
 		}
 	}
-	return inBraces(members)
+	return wrapInBraces(members)
 }
 
 func writeProperty(name string, required bool, t tsType) string {
@@ -218,7 +218,7 @@ func writeProperty(name string, required bool, t tsType) string {
 	return propertyName(name) + "?: " + t.text
 }
 
-func inBraces(members []string) string {
+func wrapInBraces(members []string) string {
 	return "{ " + strings.Join(members, "; ") + " }"
 }
 

@@ -53,7 +53,7 @@ func isXML(media string) bool {
 
 // chooseContent chooses one of a body's media types.
 func chooseContent(n *jsonread.Node) (media string, schema *jsonread.Node, ok bool) {
-	members := atMost(n.GetValue("content").ObjectMembers(), maxShared)
+	members := takeAtMost(n.GetValue("content").ObjectMembers(), maxShared)
 	if len(members) == 0 {
 		return "", nil, false
 	}
@@ -94,11 +94,11 @@ func (im *docImporter) writeBody(l *operation.Line, n *jsonread.Node) {
 
 // setEncodings sets how fields of a form are written, like the style of parameters.
 func setEncodings(l *operation.Line, content *jsonread.Node) {
-	for _, m := range atMost(content.ObjectMembers(), maxShared) {
+	for _, m := range takeAtMost(content.ObjectMembers(), maxShared) {
 		if mediaType(m.Key) != formMedia {
 			continue
 		}
-		for _, e := range atMost(m.Node.GetValue("encoding").ObjectMembers(), maxShared) {
+		for _, e := range takeAtMost(m.Node.GetValue("encoding").ObjectMembers(), maxShared) {
 			switch style := e.Node.TextOf("style"); {
 			case style == "deepObject":
 				setStyle(l, e.Key, "deep")
@@ -122,7 +122,7 @@ func (im *docImporter) bodyMedia(op *jsonread.Node, usual string) string {
 		list = im.root.GetValue("consumes").ListItems()
 	}
 	best := usual
-	for i, m := range atMost(list, maxShared) {
+	for i, m := range takeAtMost(list, maxShared) {
 		media := mediaType(m.Node.Text)
 		if usual != "" && media != formMedia && media != multipart {
 			continue
@@ -140,7 +140,7 @@ const maxAnswers = 3
 // writeAnswer writes the response type of a successful operation.
 func (im *docImporter) writeAnswer(l *operation.Line, op *jsonread.Node) {
 	var parts []tsType
-	responses := atMost(op.GetValue("responses").ObjectMembers(), maxShared)
+	responses := takeAtMost(op.GetValue("responses").ObjectMembers(), maxShared)
 	success := func(code string) bool {
 		return len(code) == 3 && code[0] == '2' && code != "204" && code != "205"
 	}
@@ -172,7 +172,7 @@ func (im *docImporter) answerType(r *jsonread.Node, op *jsonread.Node) (tsType, 
 		if len(produces) == 0 {
 			produces = im.root.GetValue("produces").ListItems()
 		}
-		produces = atMost(produces, maxShared)
+		produces = takeAtMost(produces, maxShared)
 		if len(produces) > 0 && !slices.ContainsFunc(produces, func(m jsonread.Member) bool {
 			return rankMedia(mediaType(m.Node.Text)) <= 1
 		}) && isXML(mediaType(produces[0].Node.Text)) {

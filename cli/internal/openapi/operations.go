@@ -19,7 +19,9 @@ const (
 	maxShared = 100
 )
 
-func atMost(list []jsonread.Member, most int) []jsonread.Member { return list[:min(len(list), most)] }
+func takeAtMost(list []jsonread.Member, most int) []jsonread.Member {
+	return list[:min(len(list), most)]
+}
 
 // eachOperation visits the operations in the document's order.
 func (im *docImporter) eachOperation(visit func(path, method string, item, op *jsonread.Node)) {
@@ -108,7 +110,7 @@ func (im *docImporter) describeOperation(op *jsonread.Node) operation.Line {
 	if about != "" && (l.Summary == "" || isGenerated(l.Summary)) {
 		l.Summary = about
 	}
-	for _, t := range atMost(op.GetValue("tags").ListItems(), maxShared) {
+	for _, t := range takeAtMost(op.GetValue("tags").ListItems(), maxShared) {
 		if tag := document.CleanLine(t.Node.Text, operation.MaxTag); tag != "" && len(l.Tags) < operation.MaxTags {
 			l.Tags = append(l.Tags, tag)
 			texts = append(texts, im.tags[t.Node.Text])
@@ -166,7 +168,7 @@ func (im *docImporter) resolveParams(item, op *jsonread.Node) []*jsonread.Node {
 	var out []*jsonread.Node
 	at := map[string]int{}
 	for _, list := range []*jsonread.Node{item.GetValue("parameters"), op.GetValue("parameters")} {
-		for _, m := range atMost(list.ListItems(), maxParameters) {
+		for _, m := range takeAtMost(list.ListItems(), maxParameters) {
 			p := im.refs.followRefs(m.Node)
 			if p.TextOf("name") == "" || len(out) >= maxParameters {
 				continue

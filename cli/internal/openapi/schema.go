@@ -46,11 +46,11 @@ func (g *typeGenerator) writeCombined(n *jsonread.Node, c schemaContext) tsType 
 	nullable := n.IsTrue("nullable") || n.IsTrue("x-nullable")
 	// OpenAPI 3.0, Reference Object: keywords beside $ref are ignored.
 	if ref := n.GetValue("$ref"); ref.Is(jsonread.String) {
-		return orNull(g.typeOfReference(ref.Text, c), nullable)
+		return addNull(g.typeOfReference(ref.Text, c), nullable)
 	}
 	var parts []tsType
 	for _, m := range n.GetValue("allOf").ListItems() {
-		if t := g.writeSchema(m.Node, c.besideSchema()); !isOpen(t) && len(parts) < maxAlternatives {
+		if t := g.writeSchema(m.Node, c.stayInSchema()); !isOpen(t) && len(parts) < maxAlternatives {
 			parts = append(parts, t)
 		}
 	}
@@ -66,7 +66,7 @@ func (g *typeGenerator) writeCombined(n *jsonread.Node, c schemaContext) tsType 
 	case !isOpen(base) && !isPrimitive(base):
 		parts = append([]tsType{base}, parts...)
 	}
-	return orNull(joinTypes(parts, " & ", intersection), nullable || null)
+	return addNull(joinTypes(parts, " & ", intersection), nullable || null)
 }
 
 // isOpen reports whether a type allows anything.
@@ -82,7 +82,7 @@ func isPrimitive(t tsType) bool {
 	return false
 }
 
-func orNull(t tsType, nullable bool) tsType {
+func addNull(t tsType, nullable bool) tsType {
 	if !nullable || t.text == unknown || t.text == "null" || strings.HasSuffix(t.text, "| null") && t.op == union {
 		return t
 	}
@@ -105,7 +105,7 @@ func (g *typeGenerator) writeAlternatives(n *jsonread.Node, word string, c schem
 		if hasOnlyRequired(m.Node) {
 			continue
 		}
-		t := g.writeSchema(m.Node, c.besideSchema())
+		t := g.writeSchema(m.Node, c.stayInSchema())
 		if literal := tell(m.Node); literal != "" && t.text != unknown {
 			t = joinTypes([]tsType{{text: literal}, t}, " & ", intersection)
 		}
@@ -140,7 +140,7 @@ func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jso
 		}
 		last := ref[strings.LastIndexByte(ref, '/')+1:]
 		var values []tsType
-		mapping := atMost(d.GetValue("mapping").ObjectMembers(), maxAlternatives)
+		mapping := takeAtMost(d.GetValue("mapping").ObjectMembers(), maxAlternatives)
 		g.work -= len(mapping) // each alternative searches all of it
 		for _, m := range mapping {
 			if to := m.Node.Text; to == ref || to == last {
@@ -151,7 +151,7 @@ func (g *typeGenerator) newDiscriminator(n *jsonread.Node) func(alternative *jso
 			// OpenAPI, Discriminator Object: without a mapping, the value is the name of the schema.
 			values = []tsType{{text: quoteString(last)}}
 		}
-		return inBraces([]string{writeProperty(name, true, joinTypes(values, " | ", union))})
+		return wrapInBraces([]string{writeProperty(name, true, joinTypes(values, " | ", union))})
 	}
 }
 
@@ -309,7 +309,7 @@ func (g *typeGenerator) writeProperties(n *jsonread.Node, c schemaContext) tsTyp
 	case !ok:
 		return tsType{text: text}
 	case text == "":
-		return tsType{text: inBraces([]string{more})}
+		return tsType{text: wrapInBraces([]string{more})}
 	}
 	return tsType{text: strings.TrimSuffix(text, " }") + "; " + more + " }"}
 }

@@ -95,10 +95,10 @@ func (im *docImporter) listWays(ways map[string]document.AuthWay, names []string
 	found := map[string]document.AuthWay{}
 	var order []string
 	add := func(requirements *jsonread.Node) {
-		for _, r := range atMost(requirements.ListItems(), maxShared) {
+		for _, r := range takeAtMost(requirements.ListItems(), maxShared) {
 			var all []document.AuthWay
 			known := true
-			for _, m := range atMost(r.Node.ObjectMembers(), maxAnd+1) {
+			for _, m := range takeAtMost(r.Node.ObjectMembers(), maxAnd+1) {
 				w, ok := ways[m.Key]
 				known = known && ok && len(all) < maxAnd
 				all = append(all, w)

@@ -80,7 +80,7 @@ func (im *docImporter) rootServers() []rawServer {
 
 func rawServers(n *jsonread.Node) []rawServer {
 	var out []rawServer
-	for _, s := range atMost(n.GetValue("servers").ListItems(), maxHosts) {
+	for _, s := range takeAtMost(n.GetValue("servers").ListItems(), maxHosts) {
 		if s.Node.Is(jsonread.Object) {
 			out = append(out, rawServer{s.Node.TextOf("url"), s.Node.GetValue("variables")})
 		}
@@ -229,7 +229,9 @@ func (im *docImporter) fillVariables(text string, variables *jsonread.Node) (str
 
 // describeChoice describes the allowed values of a variable.
 func describeChoice(preset *jsonread.Node, enum []jsonread.Member) string {
-	words := convert.Each(atMost(enum, 30), func(m jsonread.Member) string { return document.CleanLine(m.Node.Text, 40) })
+	words := convert.Each(takeAtMost(enum, 30), func(m jsonread.Member) string {
+		return document.CleanLine(m.Node.Text, 40)
+	})
 	out := "VALUE"
 	if len(words) > 0 {
 		out += " (one of " + strings.Join(words, ", ") + ")"

@@ -17,7 +17,7 @@ import (
 func (d *daemon) openConsole(ctx context.Context, getenv func(string) string, about operatorapi.About) {
 	mode := map[string]string{"1": "docker", "": "embedded"}[getenv("CODEFORGE_CONTAINER")]
 	d.console = console.New(console.Config{
-		About: about, Mode: cmp.Or(mode, "kubernetes"), Token: d.guard.IsToken, Settings: shownSettings(getenv),
+		About: about, Mode: cmp.Or(mode, "kubernetes"), Token: d.guard.IsToken, Settings: listShownSettings(getenv),
 		Proxy: d.control, Catalog: d.catalog.Catalog, Ready: d.checkReady, Load: d.currentLoad,
 		Servers: d.broker, Skills: d.skills, History: d.history, StopRun: d.executor.StopRun, Approvals: d.control,
 		Logins: d.logins,
@@ -56,8 +56,8 @@ var harmless = []string{
 	"ANSWER_AFTER", "HISTORY", "LOG_FORMAT",
 }
 
-// shownSettings returns the settings for the console. For a secret it shows only whether it is set.
-func shownSettings(getenv func(string) string) []console.Setting {
+// listShownSettings returns the settings for the console. For a secret it shows only whether it is set.
+func listShownSettings(getenv func(string) string) []console.Setting {
 	var out []console.Setting
 	for _, name := range harmless {
 		value, def := getenv(name), settings.DefaultOf(name)

@@ -96,7 +96,7 @@ func ReadDocument(name string, r io.Reader) (*Document, error) {
 	for _, t := range types {
 		d.types, d.typeAt = append(d.types, t.name), append(d.typeAt, t.line)
 	}
-	d.keys, d.Index, d.groups = string(keys), builder.BuildIndex(), largestGroups(groups)
+	d.keys, d.Index, d.groups = string(keys), builder.BuildIndex(), listLargestGroups(groups)
 	d.lines, d.ends = slices.Clip(d.lines), slices.Clip(d.ends)
 	return d, nil
 }

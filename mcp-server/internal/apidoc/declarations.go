@@ -80,7 +80,7 @@ func (c *declarationWriter) aliasFor(part string) string {
 func (c *declarationWriter) useType(ts string) string {
 	// Queued and not written at once: types may refer to each other.
 	c.queue = append(c.queue, c.doc.typesNamedBy(ts)...)
-	return lenientType(ts)
+	return widenType(ts)
 }
 
 func (c *declarationWriter) declarePath(l operation.Line) string {
@@ -124,7 +124,7 @@ func (c *declarationWriter) declareWireType(ts string, styles map[string]string)
 		}
 		one, isList := strings.CutSuffix(t, "[]")
 		wide := c.wireValueType(t)
-		if isList && wide == lenientType(t) { // a list of items other than words and numbers
+		if isList && wide == widenType(t) { // a list of items other than words and numbers
 			wide = c.useType(t)
 		}
 		if isList && styles != nil && styles[name] == "" {
@@ -158,7 +158,7 @@ func (c *declarationWriter) declareHeaders(ts string) (declared string, must boo
 	list, _ := objectMembers(ts)
 	for _, m := range list {
 		name, _, ok := splitMember(m)
-		if !ok || optionalCount(m) == 1 {
+		if !ok || countOptional(m) == 1 {
 			continue
 		}
 		switch strings.ToLower(name) {
@@ -194,7 +194,7 @@ func mergeObjects(a, b string) string {
 func hasRequired(ts string) bool {
 	list, _ := objectMembers(ts)
 	return slices.ContainsFunc(list, func(m string) bool {
-		return optionalCount(m) == 0 && !strings.HasPrefix(m, "[")
+		return countOptional(m) == 0 && !strings.HasPrefix(m, "[")
 	})
 }
 
@@ -226,8 +226,8 @@ func (c *declarationWriter) renderText() string {
 	return b.String()
 }
 
-// lenientType returns a type with any in place of unknown, so that code may use such values.
-func lenientType(ts string) string {
+// widenType returns a type with any in place of unknown, so that code may use such values.
+func widenType(ts string) string {
 	if !strings.Contains(ts, "unknown") {
 		return ts
 	}

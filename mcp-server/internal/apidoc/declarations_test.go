@@ -170,7 +170,7 @@ func checkDeclarations(t *testing.T, files map[string]string, each func(name str
 // crowded reports whether declarations have a type as any that the document says more of.
 func crowded(d *Document, types string) bool {
 	for _, m := range asAny.FindAllStringSubmatch(types, -1) {
-		if known, ok := d.Type(m[1]); ok && lenientType(known.TS) != "any" {
+		if known, ok := d.Type(m[1]); ok && widenType(known.TS) != "any" {
 			return true
 		}
 	}

@@ -34,7 +34,7 @@ func (l *Library) DescribeMistake(ctx context.Context, m sandboxapi.Mistake, mod
 	text := lines[0]
 	// The compiler would list all operations of the client.
 	if asked := unknownOption.FindStringSubmatch(text); asked != nil {
-		text = l.noOperation(ctx, asked[1], modules)
+		text = l.explainNoOperation(ctx, asked[1], modules)
 	} else if last := lines[len(lines)-1]; len(lines) > 1 && last != "" {
 		text = last // the innermost reason
 	}
@@ -66,8 +66,8 @@ func tablesOf(modules []sandboxapi.Module) []runner.Table {
 	return out
 }
 
-// noOperation reports that there is no such operation, and names the nearest one.
-func (l *Library) noOperation(ctx context.Context, asked string, modules []sandboxapi.Module) string {
+// explainNoOperation reports that there is no such operation, and names the nearest one.
+func (l *Library) explainNoOperation(ctx context.Context, asked string, modules []sandboxapi.Module) string {
 	method, path, _ := strings.Cut(asked, " ")
 	text := "'" + asked + "' is no operation of "
 	for i, m := range modules {

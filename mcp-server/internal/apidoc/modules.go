@@ -47,7 +47,7 @@ func (l *Library) TypedModules(
 	text := code
 	// Reading skills takes disk accesses, and most code imports none.
 	if strings.Contains(code, skillRoot) {
-		text += importedSources(code, source)
+		text += joinImportedSources(code, source)
 	}
 	if !strings.Contains(text, clientRoot) {
 		return nil
@@ -105,8 +105,8 @@ func dropOversize(all []sandboxapi.Module) []sandboxapi.Module {
 	return all
 }
 
-// importedSources returns the source of the skills that code imports, directly or through other skills.
-func importedSources(code string, source func(string) string) string {
+// joinImportedSources returns the source of the skills that code imports, directly or through other skills.
+func joinImportedSources(code string, source func(string) string) string {
 	var b strings.Builder
 	var seen []string
 	for next := []string{code}; len(next) > 0; next = next[1:] {

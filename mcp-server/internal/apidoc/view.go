@@ -260,8 +260,8 @@ const maxGroups = 80
 // OperationGroups returns the groups of the API, largest first, each with its number of operations: "refunds 5".
 func (d *Document) OperationGroups() []string { return d.groups }
 
-// largestGroups returns groups in the form of OperationGroups.
-func largestGroups(count map[string]int) []string {
+// listLargestGroups returns groups in the form of OperationGroups.
+func listLargestGroups(count map[string]int) []string {
 	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(count[b]-count[a], strings.Compare(a, b))
 	})
@@ -299,7 +299,7 @@ func shortenType(ts string, most int) string {
 	}
 	whole := len(ts) <= most
 	// Required properties come first, because a call without them fails.
-	slices.SortStableFunc(list, func(a, b string) int { return optionalCount(a) - optionalCount(b) })
+	slices.SortStableFunc(list, func(a, b string) int { return countOptional(a) - countOptional(b) })
 	var b strings.Builder
 	b.WriteString("{ ")
 	for i, m := range list {
@@ -320,7 +320,7 @@ func shortenType(ts string, most int) string {
 	return b.String() + "}"
 }
 
-func optionalCount(member string) int {
+func countOptional(member string) int {
 	name, _, _ := strings.Cut(member, ":")
 	if strings.HasSuffix(name, "?") {
 		return 1

@@ -135,12 +135,12 @@ func isLoopback(u *url.URL) bool {
 // loopback host is free, because a program on the user's machine cannot choose it beforehand.
 func (c client) hasRedirect(text string) bool {
 	return slices.ContainsFunc(c.Redirects, func(known string) bool {
-		return text == known || !isBadRedirect(text) && withoutPort(text) != "" && withoutPort(text) == withoutPort(known)
+		return text == known || !isBadRedirect(text) && dropPort(text) != "" && dropPort(text) == dropPort(known)
 	})
 }
 
-// withoutPort returns a redirect URI of a loopback host without its port. It returns "" for other URIs.
-func withoutPort(text string) string {
+// dropPort returns a redirect URI of a loopback host without its port. It returns "" for other URIs.
+func dropPort(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || !isLoopback(u) {
 		return ""

@@ -103,9 +103,9 @@ func (c *wireCapture) tooLarge() {
 // codeTooLarge is the error code of the answers that replace answers that are too large.
 const codeTooLarge = -31999
 
-// tooLargeAnswer returns the answer that replaces a message that is too large. It returns false if the message is not
-// an answer.
-func tooLargeAnswer(s *messageSkimmer) (*jsonrpc.Response, bool) {
+// replaceLargeAnswer returns the answer that replaces a message that is too large. It returns false if the message is
+// not an answer.
+func replaceLargeAnswer(s *messageSkimmer) (*jsonrpc.Response, bool) {
 	id, err := jsonrpc.MakeID(s.answeredID())
 	// An invalid ID means a notification or a request, which has no answer to replace.
 	if err != nil || !id.IsValid() {

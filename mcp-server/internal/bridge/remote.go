@@ -366,7 +366,7 @@ func (d *remoteTransport) boundJSON(resp *http.Response, kind string, c *wireCap
 	}
 	c.tooLarge()
 	text := []byte("{}")
-	if r, ok := tooLargeAnswer(s); ok {
+	if r, ok := replaceLargeAnswer(s); ok {
 		text, _ = jsonrpc.EncodeMessage(r)
 	}
 	return replaceBody(resp, text)

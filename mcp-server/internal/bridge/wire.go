@@ -192,7 +192,7 @@ func readMessage(lines *bufio.Reader) ([]byte, *messageSkimmer, error) {
 func (w *stdioConn) takeLine(line []byte, s *messageSkimmer) {
 	if s.isRefused() {
 		w.logs.addLine("[a message was larger than 16 MiB, or nested too deep, and was dropped]")
-		if r, ok := tooLargeAnswer(s); ok {
+		if r, ok := replaceLargeAnswer(s); ok {
 			w.settleAnswer(r)
 			w.deliverMessage(r)
 		}

@@ -63,9 +63,9 @@ func findMistakes(schema, arguments json.RawMessage) []string {
 	return c.mistakes[:min(len(c.mistakes), maxMistakes)]
 }
 
-// decodedSize returns an upper bound of the memory that decoding a JSON text needs, in bytes. It does not decode the
-// text.
-func decodedSize(text []byte) int64 {
+// estimateDecodedSize returns an upper bound of the memory that decoding a JSON text needs, in bytes. It does not
+// decode the text.
+func estimateDecodedSize(text []byte) int64 {
 	// Measured with the garbage: for maps with one member, for members of a growing map, for strings and for other bytes.
 	const object, member, each, invalid = 250, 320, 7, 17
 	n := len(text) * each

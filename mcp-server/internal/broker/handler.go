@@ -398,7 +398,7 @@ func (c *callRequest) checkPrompt(body []byte) *callFailure {
 	switch {
 	case len(body) > maxChecked:
 		return &callFailure{code: badArguments, message: "the arguments of a prompt have at most 1 MiB"}
-	case !c.tryDecode(decodedSize(body), func() { isPrompt = json.Unmarshal(body, &p) == nil && p.Name != "" }):
+	case !c.tryDecode(estimateDecodedSize(body), func() { isPrompt = json.Unmarshal(body, &p) == nil && p.Name != "" }):
 		return newTooManyArguments()
 	case !isPrompt:
 		return &callFailure{code: badArguments, message: "want a name, and arguments that are strings",
@@ -410,9 +410,9 @@ func (c *callRequest) checkPrompt(body []byte) *callFailure {
 // checkArguments reports mistakes in a call's arguments before the call is sent, or nil. Without the memory to decode
 // them and the schema, it leaves the mistakes to the server.
 func (c *callRequest) checkArguments(t *declaredTool, body []byte) *callFailure {
-	size := decodedSize(t.InputSchema)
+	size := estimateDecodedSize(t.InputSchema)
 	if len(body) <= maxChecked { // findMistakes decodes no more
-		size += decodedSize(body)
+		size += estimateDecodedSize(body)
 	}
 	isObject := bytes.TrimSpace(body)[0] == '{' && json.Valid(body)
 	mistakes, hint := []string{"the arguments are one object"}, ""

@@ -203,7 +203,7 @@ func (s *sandboxSlot) Start() bridgewire.Start {
 		Protocol: spec.Protocol, ConnectTimeoutMS: spec.ConnectTimeoutMS,
 	}
 	for name, value := range spec.Env {
-		start.Env[name] = inHome(value, home)
+		start.Env[name] = resolveHome(value, home)
 	}
 	switch {
 	case sandboxapi.IsPyPI(spec.Package):
@@ -214,14 +214,14 @@ func (s *sandboxSlot) Start() bridgewire.Start {
 		start.Command = slices.Concat(spec.Command, spec.Args)
 	}
 	for i, arg := range start.Command {
-		start.Command[i] = inHome(arg, home)
+		start.Command[i] = resolveHome(arg, home)
 	}
 	return start
 }
 
-// inHome returns a value of a config.json with a leading ~/ replaced by the server's home. The home's path is unknown
-// until the server has a slot.
-func inHome(value, home string) string {
+// resolveHome returns a value of a config.json with a leading ~/ replaced by the server's home. The home's path is
+// unknown until the server has a slot.
+func resolveHome(value, home string) string {
 	if rest, ok := strings.CutPrefix(value, "~/"); ok {
 		return home + "/" + rest
 	}

@@ -39,7 +39,7 @@ func (l *BridgeLauncher) RemoveUnused(ctx context.Context, log *slog.Logger) (ag
 	if err != nil {
 		return true
 	}
-	keep, ok := wantedPackages(found)
+	keep, ok := listWantedPackages(found)
 	if !ok {
 		return false
 	}
@@ -54,10 +54,10 @@ func (l *BridgeLauncher) RemoveUnused(ctx context.Context, log *slog.Logger) (ag
 	return tidied.InUse > 0
 }
 
-// wantedPackages returns the packages that apis/ names. ok is false if the list may be incomplete,
+// listWantedPackages returns the packages that apis/ names. ok is false if the list may be incomplete,
 // because an unreadable folder may name any package. It is also false without any folder, which is more often a mistake
 // than a wish.
-func wantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
+func listWantedPackages(found proxyapi.Inspection) (packages []string, ok bool) {
 	for _, p := range found.Problems {
 		if p.Severity == "error" {
 			return nil, false

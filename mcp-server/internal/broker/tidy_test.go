@@ -96,7 +96,7 @@ func TestWanted(t *testing.T) {
 			APIs: []proxyapi.InspectedAPI{plain}, Problems: []proxyapi.InspectedProblem{{Severity: "warning"}},
 		}, []string{}, true},
 	} {
-		if got, ok := wantedPackages(c.found); !slices.Equal(got, c.want) || ok != c.ok {
+		if got, ok := listWantedPackages(c.found); !slices.Equal(got, c.want) || ok != c.ok {
 			t.Errorf("%s: %q %v, want %q %v", name, got, ok, c.want, c.ok)
 		}
 	}

@@ -300,7 +300,7 @@ func chooseOwner(r RunRequest, run string) string {
 // runCode runs the code. It tries again if sandboxd has another permission set, because then no code has run.
 func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunRequest, o *Outcome,
 	on func(sandboxapi.Event)) error {
-	skills, err := e.importedSkills(r)
+	skills, err := e.listImportedSkills(r)
 	if err != nil {
 		return err
 	}
@@ -333,8 +333,8 @@ func (e *Executor) runCode(ctx context.Context, l sandbox.SlotLease, r RunReques
 	}
 }
 
-// importedSkills returns, by name, the files that a run imports from the folder of its slot.
-func (e *Executor) importedSkills(r RunRequest) (map[string]string, error) {
+// listImportedSkills returns, by name, the files that a run imports from the folder of its slot.
+func (e *Executor) listImportedSkills(r RunRequest) (map[string]string, error) {
 	switch from := e.sourcesFor(r); {
 	case from.Skills != nil:
 		return from.Skills(r.Code), nil

@@ -97,7 +97,7 @@ func (s *Store) addRunTotals(
 	alert func(operatorapi.Alert),
 ) error {
 	// The cache spares a query for each run, because most pairs are known.
-	for pair, bytes := range carriedPairs(list) {
+	for pair, bytes := range countCarriedPairs(list) {
 		known := tx.target.pairs[pair]
 		if !known {
 			err := tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM total WHERE kind = $1 AND source = $2 AND target = $3)`,
@@ -124,9 +124,9 @@ func (s *Store) addRunTotals(
 	return nil
 }
 
-// carriedPairs returns the pairs of APIs of which the first had answered before a write to the second, with the written
-// bytes.
-func carriedPairs(list []proxyapi.Exchange) map[[2]string]int64 {
+// countCarriedPairs returns the pairs of APIs of which the first had answered before a write to the second, with the
+// written bytes.
+func countCarriedPairs(list []proxyapi.Exchange) map[[2]string]int64 {
 	out := map[[2]string]int64{}
 	for _, w := range list {
 		if w.Outcome != proxyapi.OutcomeServed || len(w.APIs) == 0 || !isWrite(w) {

@@ -154,13 +154,13 @@ func (s *Store) ListRuns(ctx context.Context, f operatorapi.RunFilter, cursor st
 // row. Words without a letter or digit are not indexed, and do not count.
 func (w *condition) addWords(postgres bool, text string) {
 	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool {
-		return strings.TrimSpace(plainWords(word)) == ""
+		return strings.TrimSpace(extractWords(word)) == ""
 	})
 	words = words[:min(len(words), maxWords)]
 	if postgres {
 		for _, word := range words {
 			w.addCondition("number IN (SELECT rowid FROM words WHERE text @@ to_tsquery('simple', ?))",
-				strings.Join(strings.Fields(plainWords(word)), " <-> ")+":*")
+				strings.Join(strings.Fields(extractWords(word)), " <-> ")+":*")
 		}
 		return
 	}
@@ -176,9 +176,9 @@ func (w *condition) addWords(postgres bool, text string) {
 // maxIndexed bounds the text of a run that Postgres indexes, in bytes. A tsvector has room for 1 MiB.
 const maxIndexed = 512 << 10
 
-// plainWords returns the letters and digits of a text, with spaces between words. Postgres would treat an address or a
-// path as one word.
-func plainWords(text string) string {
+// extractWords returns the letters and digits of a text, with spaces between words. Postgres would treat an address or
+// a path as one word.
+func extractWords(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
 			return r
@@ -401,7 +401,7 @@ func putWords(ctx context.Context, tx *writeTransaction, run operatorapi.Run, te
 	if tx.target.Postgres {
 		// 'simple' does no stemming: code and URLs are no English text.
 		_, err := tx.ExecContext(ctx, `INSERT INTO words VALUES ($1, to_tsvector('simple', $2))
-			ON CONFLICT (rowid) DO UPDATE SET text = excluded.text`, run.Number, plainWords(b.String()))
+			ON CONFLICT (rowid) DO UPDATE SET text = excluded.text`, run.Number, extractWords(b.String()))
 		return err
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO words (rowid, text) VALUES ($1, $2)", run.Number, b.String())

@@ -68,7 +68,7 @@ func (s *Store) BeginRecording(run operatorapi.Run, code string) *Recording {
 	run.Number, run.Began, run.State = s.nextNumber(), now.UTC(), operatorapi.Waiting
 	run.CodeSHA, run.CodeBytes = hex.EncodeToString(sum[:]), len(code)
 	run.Client, run.ClientVersion = s.cleanField(run.Client), s.cleanField(run.ClientVersion)
-	run.Skills = importedSkills(code)
+	run.Skills = listImportedSkills(code)
 	run.APIs = []string{}
 	r := &Recording{store: s, code: code, began: now, stored: map[string]bool{}, failed: s.failed.Load()}
 	if s.cfg.Mode == Full {
@@ -187,7 +187,7 @@ func (r *Recording) RecordEnd(e RunEnd) {
 		run.Count = seen
 	}
 	run.Audit = e.Receipt.Audit
-	run.APIs = usedAPIs(e.Receipt.Exchanges)
+	run.APIs = listUsedAPIs(e.Receipt.Exchanges)
 	s.mu.Lock()
 	delete(s.live, run.ID)
 	s.mu.Unlock()
@@ -218,8 +218,8 @@ func endState(e RunEnd) string {
 	return operatorapi.Failed
 }
 
-// usedAPIs returns the APIs of exchanges, sorted.
-func usedAPIs(list []proxyapi.Exchange) []string {
+// listUsedAPIs returns the APIs of exchanges, sorted.
+func listUsedAPIs(list []proxyapi.Exchange) []string {
 	out := []string{}
 	for _, x := range list {
 		out = append(out, x.APIs...)
@@ -360,8 +360,8 @@ func (s *Store) cleanField(text string) string {
 var importedSkill = regexp.MustCompile(`["'](?:file://)?/skills/([\w-]{1,64})\.ts["']|` +
 	`(?m)^\s*(?:from|import)\s+skills\.(\w{1,64})`)
 
-// importedSkills returns the skills that code appears to import, sorted.
-func importedSkills(code string) []string {
+// listImportedSkills returns the skills that code appears to import, sorted.
+func listImportedSkills(code string) []string {
 	if !strings.Contains(code, "skills") { // much cheaper than the expression
 		return nil
 	}

@@ -79,7 +79,7 @@ func (s *Store) putVersion(
 		}
 	}
 	v.Version = before.Version + 1
-	v.Added, v.Removed = changedLines(old, source)
+	v.Added, v.Removed = countChangedLines(old, source)
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -101,8 +101,8 @@ func (s *Store) putVersion(
 	return err
 }
 
-// changedLines counts the lines that only one text has, with their repetitions.
-func changedLines(before, after string) (added, removed int) {
+// countChangedLines counts the lines that only one text has, with their repetitions.
+func countChangedLines(before, after string) (added, removed int) {
 	count := map[string]int{}
 	for line := range strings.Lines(after) {
 		count[strings.TrimRight(line, "\r\n")]++

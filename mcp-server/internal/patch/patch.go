@@ -146,7 +146,7 @@ func ApplyBlocks(ctx context.Context, text string, blocks []Block, most int) (st
 			return text, err
 		}
 		if len(next) > most {
-			return text, tooLarge(len(next), most)
+			return text, newTooLarge(len(next), most)
 		}
 		out = next
 	}
@@ -155,12 +155,12 @@ func ApplyBlocks(ctx context.Context, text string, blocks []Block, most int) (st
 		out = strings.ReplaceAll(out, "\n", "\r\n")
 	}
 	if len(out) > most {
-		return text, tooLarge(len(out), most)
+		return text, newTooLarge(len(out), most)
 	}
 	return out, nil
 }
 
-func tooLarge(have, most int) error {
+func newTooLarge(have, most int) error {
 	return &Error{Problem: fmt.Sprintf("the skill would have %d bytes, %d are allowed.", have, most)}
 }
 

@@ -340,10 +340,10 @@ func (m *folderMirror) changeDocument(
 	return nil
 }
 
-// ifAbsent and inAnyVersion are the versions that a change may replace.
-func ifAbsent(fileVersion) (int64, bool)     { return database.Absent, true }
-func inAnyVersion(fileVersion) (int64, bool) { return database.Any, true }
-func thatOf(read Skill) func(fileVersion) (int64, bool) {
+// requireAbsent and acceptAnyVersion are the versions that a change may replace.
+func requireAbsent(fileVersion) (int64, bool)    { return database.Absent, true }
+func acceptAnyVersion(fileVersion) (int64, bool) { return database.Any, true }
+func requireVersionOf(read Skill) func(fileVersion) (int64, bool) {
 	return func(v fileVersion) (int64, bool) { return v.tag, v.isVersionOf(read) }
 }
-func ifUnchanged(v fileVersion) (int64, bool) { return v.tag, v.tag != 0 }
+func requireUnchanged(v fileVersion) (int64, bool) { return v.tag, v.tag != 0 }

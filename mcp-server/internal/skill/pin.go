@@ -182,7 +182,7 @@ func (s *Store) WriteSkill(name, source string) (Skill, error) {
 	case s.readOnly:
 		return Skill{}, ErrReadOnly
 	case !IsValidName(name):
-		return Skill{}, notAName(name)
+		return Skill{}, explainBadName(name)
 	case len(source) > MaxSize:
 		return Skill{}, fmt.Errorf("restoring the skill: %d bytes are more than %d", len(source), MaxSize)
 	case s.IsPinned(name):
@@ -216,7 +216,7 @@ func (s *Store) writeOver(name, source string) (Skill, error) {
 // removeEntry removes any entry with the name of a skill.
 func (s *Store) removeEntry(name string) error {
 	if s.mirror != nil {
-		return s.mirror.removeDocument(FileName(name), inAnyVersion)
+		return s.mirror.removeDocument(FileName(name), acceptAnyVersion)
 	}
 	return s.clearEntry(FileName(name))
 }

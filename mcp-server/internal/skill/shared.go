@@ -24,7 +24,7 @@ func (s *Store) withShared(l Listing) Listing {
 			l.Skills = append(l.Skills, k)
 		}
 	}
-	slices.SortFunc(l.Skills, byName)
+	slices.SortFunc(l.Skills, compareNames)
 	return l
 }
 

@@ -167,7 +167,7 @@ func isValidBase(name string) bool {
 	return true
 }
 
-func notAName(name string) error {
+func explainBadName(name string) error {
 	return fmt.Errorf("%w: %.80q (letters, digits, - and _, at most 64, and .py for Python)", ErrName, name)
 }
 
@@ -211,7 +211,7 @@ func (s *Store) scanSkills() (Listing, error) {
 		l.Skills = l.Skills[:room]
 	}
 	l.Skills = append(l.Skills, pinned...)
-	slices.SortFunc(l.Skills, byName)
+	slices.SortFunc(l.Skills, compareNames)
 	s.mirror.addSkipped(&l)
 	return s.withShared(l), nil
 }
@@ -259,11 +259,11 @@ func (s *Store) scanOwnSkills() (Listing, error) {
 		}
 		l.Skills = append(l.Skills, Skill{Name: name, Size: info.Size(), Modified: info.ModTime(), inode: inodeOf(info)})
 	}
-	slices.SortFunc(l.Skills, byName)
+	slices.SortFunc(l.Skills, compareNames)
 	return l, nil
 }
 
-func byName(a, b Skill) int { return strings.Compare(a.Name, b.Name) }
+func compareNames(a, b Skill) int { return strings.Compare(a.Name, b.Name) }
 
 // skipReason returns why a file is not a skill, or "".
 func skipReason(info fs.FileInfo) string {
@@ -302,7 +302,7 @@ func inodeOf(info fs.FileInfo) uint64 {
 // with only one name.
 func (s *Store) openSkill(name string) (*os.File, fs.FileInfo, error) {
 	if !IsValidName(name) {
-		return nil, nil, notAName(name)
+		return nil, nil, explainBadName(name)
 	}
 	// Lstat, because Stat would follow a link.
 	before, err := s.root.Lstat(FileName(name))

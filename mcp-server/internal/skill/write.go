@@ -90,9 +90,9 @@ func (s *Store) replaceSkill(name, source string, before Skill, create bool) (Sk
 		return Skill{}, err
 	}
 	if s.mirror != nil {
-		of := thatOf(before)
+		of := requireVersionOf(before)
 		if create {
-			of = ifAbsent
+			of = requireAbsent
 		}
 		err := s.mirror.putDocument(FileName(name), []byte(source), of)
 		return Skill{Name: name, Description: describeModule(name, source), Size: int64(len(source))}, err
@@ -106,13 +106,13 @@ func (s *Store) replaceSkill(name, source string, before Skill, create bool) (Sk
 	if create {
 		// Link fails if the name was taken meanwhile; Rename would replace the other file.
 		if err := s.root.Link(tmp, FileName(name)); err != nil {
-			return Skill{}, changedOr(err, fs.ErrExist)
+			return Skill{}, wrapWriteError(err, fs.ErrExist)
 		}
 		return Skill{Name: name, Description: describeModule(name, source), Size: int64(len(source))}, nil
 	}
 	now, err := s.root.Lstat(FileName(name))
 	if err != nil {
-		return Skill{}, changedOr(err, fs.ErrNotExist)
+		return Skill{}, wrapWriteError(err, fs.ErrNotExist)
 	}
 	// Code may have changed the file since it was read, and its change must not be lost.
 	if inodeOf(now) != before.inode || !now.ModTime().Equal(before.Modified) || now.Size() != before.Size {
@@ -124,7 +124,7 @@ func (s *Store) replaceSkill(name, source string, before Skill, create bool) (Sk
 	return Skill{Name: name, Description: describeModule(name, source), Size: int64(len(source))}, nil
 }
 
-func changedOr(err, changed error) error {
+func wrapWriteError(err, changed error) error {
 	if errors.Is(err, changed) {
 		return ErrChanged
 	}
@@ -171,7 +171,7 @@ func (s *Store) DeleteSkill(name string) error {
 		return ErrReadOnly
 	}
 	if !IsValidName(name) {
-		return notAName(name)
+		return explainBadName(name)
 	}
 	// Lstat does not follow a link: the link is removed, even if its target is missing.
 	info, err := s.root.Lstat(FileName(name))
@@ -183,7 +183,7 @@ func (s *Store) DeleteSkill(name string) error {
 	case isMissing:
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	case err == nil && s.mirror != nil:
-		return s.mirror.removeDocument(FileName(name), ifUnchanged)
+		return s.mirror.removeDocument(FileName(name), requireUnchanged)
 	case err == nil:
 		err = s.root.Remove(FileName(name))
 	}

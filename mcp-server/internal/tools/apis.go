@@ -103,7 +103,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 		}
 	}
 	if only != "" && len(list) == 0 {
-		a.AddMistake(noSuchAPI("api", only, names))
+		a.AddMistake(explainNoSuchAPI("api", only, names))
 	}
 	if err := a.Err(); err != nil {
 		return errorResult(err.Error()), nil
@@ -119,7 +119,7 @@ func (s *Surface) listAPIs(ctx context.Context, req *mcp.CallToolRequest) (*mcp.
 	}
 	// The short list is text and no JSON array: an array of so many APIs would fill the model's context.
 	if len(list) > maxListed {
-		return textResult(append([]string{shortList(list)}, s.listNotes(ctx, cat, list, only)...)...), nil
+		return textResult(append([]string{formatShortList(list)}, s.listNotes(ctx, cat, list, only)...)...), nil
 	}
 	res := textResult(arrayOfLines(list))
 	for _, note := range s.listNotes(ctx, cat, list, only) {
@@ -135,8 +135,8 @@ const (
 	maxListBytes = 4 << 10
 )
 
-// shortList returns one line for each of many APIs.
-func shortList(list []listedAPI) string {
+// formatShortList returns one line for each of many APIs.
+func formatShortList(list []listedAPI) string {
 	var b, rest strings.Builder
 	fmt.Fprintf(&b, `%d APIs. list_apis({"query": "what to do"}) finds operations, {"api": "name"} tells all of one.`,
 		len(list))
@@ -256,9 +256,9 @@ func countMistakes(cat proxyapi.Catalog) (n int) {
 // newListedAPI returns an API in the form that the model reads.
 func newListedAPI(api proxyapi.API) listedAPI {
 	l := listedAPI{
-		Name: api.Name, Description: api.Description, Domains: notNil(api.Domains), Credentials: []string{},
+		Name: api.Name, Description: api.Description, Domains: ensureList(api.Domains), Credentials: []string{},
 		Types: api.HasTypes, Stale: api.Stale, AllowHTTP: api.AllowHTTP,
-		RestrictedMethods: notNil(api.RestrictedMethods), AllowedMethods: api.AllowedMethods, Rules: api.Rules,
+		RestrictedMethods: ensureList(api.RestrictedMethods), AllowedMethods: api.AllowedMethods, Rules: api.Rules,
 	}
 	if api.Reference != "" {
 		l.Reference = &api.Reference
@@ -270,13 +270,13 @@ func newListedAPI(api proxyapi.API) listedAPI {
 			if l.CredentialsIn == nil {
 				l.CredentialsIn = map[string][]string{}
 			}
-			l.CredentialsIn[t.Name] = notNil(t.In)
+			l.CredentialsIn[t.Name] = ensureList(t.In)
 		}
 	}
 	return l
 }
 
-func notNil(s []string) []string {
+func ensureList(s []string) []string {
 	if s == nil {
 		return []string{}
 	}

@@ -38,9 +38,9 @@ func (w *writerCount) beginCall() (end func() (alone, last bool)) {
 var importedSkill = regexp.MustCompile(`\b(?:from|import)\s*\(?\s*["'](?:/skills/|\./)[\w-]+\.ts["']|` +
 	`\b(?:from|import)\s+skills\b[^\n]*`)
 
-// ownChanges returns the changes in /skills that code has made. Code that ran alone made all changes, and code that
-// does not mention skills made none. Other code made the changes of files that it names outside of imports.
-func ownChanges(code string, alone bool, changes []skill.SkillChange) []skill.SkillChange {
+// selectOwnChanges returns the changes in /skills that code has made. Code that ran alone made all changes, and code
+// that does not mention skills made none. Other code made the changes of files that it names outside of imports.
+func selectOwnChanges(code string, alone bool, changes []skill.SkillChange) []skill.SkillChange {
 	if !strings.Contains(code, "skills") {
 		return nil
 	}

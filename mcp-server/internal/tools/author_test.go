@@ -24,15 +24,15 @@ func TestWrote(t *testing.T) {
 		`Deno.writeTextFileSync("/skills/reports.ts", x)`:                                     {false, true},
 		`console.log("report")`:                                                               {false, false},
 	} {
-		if got := len(ownChanges(code, false, changes)) == 1; got != row.beside {
+		if got := len(selectOwnChanges(code, false, changes)) == 1; got != row.beside {
 			t.Errorf("%s beside others: %v", code, got)
 		}
-		if got := len(ownChanges(code, true, changes)) == 1; got != row.alone {
+		if got := len(selectOwnChanges(code, true, changes)) == 1; got != row.alone {
 			t.Errorf("%s alone: %v", code, got)
 		}
 	}
 	python := []skill.SkillChange{{Name: "report.py", What: skill.New}}
-	if got := ownChanges("p = '/skills/report.py'", false, python); len(got) != 1 {
+	if got := selectOwnChanges("p = '/skills/report.py'", false, python); len(got) != 1 {
 		t.Errorf("Python: %v", got)
 	}
 }

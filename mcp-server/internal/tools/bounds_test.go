@@ -205,6 +205,6 @@ func TestManyAPIs(t *testing.T) {
 	}
 	costtest.RequireLinear(t, 64, func(n int) func() {
 		long := strings.Repeat("a", n)
-		return func() { noSuchAPI("apis", long, known) }
+		return func() { explainNoSuchAPI("apis", long, known) }
 	})
 }

@@ -183,7 +183,7 @@ func (s *Surface) executeRun(
 	all := after.ChangesSince(before)
 	// Ended only after the last snapshot, for the same reason.
 	alone, last := endWriting()
-	changes := ownChanges(r.Code, alone, all)
+	changes := selectOwnChanges(r.Code, alone, all)
 	if len(all) > 0 {
 		s.shelf.refreshResources() // so that requests after this result find the skills it names
 	}
@@ -192,7 +192,7 @@ func (s *Surface) executeRun(
 		changes: changes, catalog: s.publicCatalog(), skills: s.skillNames(after),
 		private: s.hasPrivateRuns(), code: r.Code, fenced: fenced, language: r.Language, python: s.pythonReport(),
 		mistakes: s.typeMistakes(o), plan: plan, files: links,
-		remarks: slices.Concat(fileNotes, reportStrays(ownChanges(r.Code, alone, after.StraysSince(before))),
+		remarks: slices.Concat(fileNotes, reportStrays(selectOwnChanges(r.Code, alone, after.StraysSince(before))),
 			s.remarkPinned(after.HiddenSince(before), r.Code, alone, o.Run), s.reportBroken(ctx, r, changes),
 			s.suggestOperations(o.Receipt)),
 	}
@@ -305,13 +305,13 @@ func (s *Surface) executeArguments(
 	// sandboxd counts milliseconds, so a shorter time would become 0.
 	r.Timeout = max(time.Duration(seconds*float64(time.Second)), leastTimeout)
 	if raw := a.Texts("apis", "an array of names from list_apis", maxNamed); raw != nil {
-		r.APIs = s.knownAPIs(ctx, a, raw)
+		r.APIs = s.checkAPINames(ctx, a, raw)
 	}
 	return r, background, fenced, a.Err()
 }
 
-// knownAPIs checks names against the catalog. It returns each name once.
-func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []string) []string {
+// checkAPINames checks names against the catalog. It returns each name once.
+func (s *Surface) checkAPINames(ctx context.Context, a *argumentReader, names []string) []string {
 	var known, out []string
 	cat := s.currentCatalog(ctx)
 	if cat.Version == "" { // the run will fail with a better message
@@ -333,15 +333,15 @@ func (s *Surface) knownAPIs(ctx context.Context, a *argumentReader, names []stri
 		case a.IsFull():
 			a.AddMistake("")
 		default:
-			a.AddMistake(noSuchAPI("apis", name, known))
+			a.AddMistake(explainNoSuchAPI("apis", name, known))
 		}
 		seen[name] = true
 	}
 	return out
 }
 
-// noSuchAPI returns the mistake for the name of an API that is not active.
-func noSuchAPI(arg, name string, known []string) string {
+// explainNoSuchAPI returns the mistake for the name of an API that is not active.
+func explainNoSuchAPI(arg, name string, known []string) string {
 	m := fmt.Sprintf("%s: there is no active API %.80q", arg, name)
 	near := typo.NearestOf(name, len(name)/2, known)
 	switch {
@@ -412,7 +412,7 @@ func explainNoExit(err error, o execution.Outcome) readertext.Text {
 	var frozen *execution.FrozenError
 	switch {
 	case errors.As(err, &frozen):
-		return frozenNote(frozen.Alarm)
+		return describeFrozen(frozen.Alarm)
 	case errors.Is(err, errRestart):
 		return readertext.NewText("The restart of the server ended it. The code may have run partly: check before you run " +
 			"it again.")

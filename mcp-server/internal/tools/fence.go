@@ -46,9 +46,9 @@ func removeFence(code string) (inside, tag string, fenced bool) {
 	return strings.Join(lines[:last], "\n") + "\n", opening[1], true
 }
 
-// fencedLanguage returns the language that the word after a fence names, or "" for an empty word. An unknown word is a
-// mistake, and so is a contradiction to the argument language.
-func fencedLanguage(a *argumentReader, tag string, language sandboxapi.Language) sandboxapi.Language {
+// readFenceLanguage returns the language that the word after a fence names, or "" for an empty word. An unknown word is
+// a mistake, and so is a contradiction to the argument language.
+func readFenceLanguage(a *argumentReader, tag string, language sandboxapi.Language) sandboxapi.Language {
 	tagged := fenceLanguages[strings.ToLower(tag)]
 	switch {
 	case tag != "" && tagged == "":

@@ -80,7 +80,7 @@ func (s *Surface) listSources(ctx context.Context, cat proxyapi.Catalog, only st
 		return out
 	}
 	if len(bare) > 0 {
-		out = append(out, searchSource{index: s.finder.ofAPIs(bare), apis: bare})
+		out = append(out, searchSource{index: s.finder.indexAPIs(bare), apis: bare})
 	}
 	if l, err := s.cfg.Skills.ListSkills(); err == nil {
 		out = append(out, searchSource{index: s.finder.indexSkills(l.Skills), skills: l.Skills, store: s.cfg.Skills})

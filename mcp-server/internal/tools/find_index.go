@@ -81,8 +81,8 @@ func nameAndText(name, text string, more ...string) search.IndexEntry {
 	}}
 }
 
-// ofAPIs returns the index of APIs by their configuration. The caller holds the lock.
-func (f *indexCache) ofAPIs(list []proxyapi.API) *search.Index {
+// indexAPIs returns the index of APIs by their configuration. The caller holds the lock.
+func (f *indexCache) indexAPIs(list []proxyapi.API) *search.Index {
 	same := func(a, b proxyapi.API) bool {
 		return a.Name == b.Name && a.Description == b.Description && slices.Equal(a.Domains, b.Domains)
 	}

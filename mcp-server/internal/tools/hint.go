@@ -53,8 +53,8 @@ func (r runRendering) listHints() []readertext.Text {
 		add(h.Text, strings.TrimPrefix(t.Person, h.RequestPrefix()), t)
 	}
 	for _, t := range slices.Concat(
-		r.hintFailedResponses(), r.hintBrokenResponses(printed), r.hintFailedCalls(), r.notJSON(printed),
-		r.hintSlips(stderr), denoRefusals(printed, r), r.ofLanguage(printed),
+		r.hintFailedResponses(), r.hintBrokenResponses(printed), r.hintFailedCalls(), r.hintNotJSON(printed),
+		r.hintSlips(stderr), hintRefusals(printed, r), r.hintLanguage(printed),
 	) {
 		add(t.Model, t.Person, t)
 	}
@@ -81,8 +81,8 @@ var (
 // maxNotJSON is the largest number of answers that the hint names.
 const maxNotJSON = 2
 
-// notJSON names the last answers that were not JSON, if the code failed to read one as JSON.
-func (r runRendering) notJSON(printed string) []readertext.Text {
+// hintNotJSON names the last answers that were not JSON, if the code failed to read one as JSON.
+func (r runRendering) hintNotJSON(printed string) []readertext.Text {
 	if !notJSON.MatchString(printed) {
 		return nil
 	}
@@ -163,11 +163,11 @@ var (
 	shortened = mustCompile(`(?m)^\s*\.\.\. \d+ more items?$|[:,\[{] \[(?:Object|Array)\]`)
 )
 
-// denoRefusals returns hints for requests that Deno refused before they reached the proxy, and for omitted output. Code
+// hintRefusals returns hints for requests that Deno refused before they reached the proxy, and for omitted output. Code
 // can print any text, so a host or a skill counts only if its name is valid.
-func denoRefusals(printed string, r runRendering) []readertext.Text {
-	printed, out := ofServers(printed, r.catalog)
-	out = append(out, r.hostRefusals(printed)...)
+func hintRefusals(printed string, r runRendering) []readertext.Text {
+	printed, out := hintServerErrors(printed, r.catalog)
+	out = append(out, r.hintHosts(printed)...)
 	add := func(is bool, template string, values ...string) {
 		if is {
 			out = append(out, readertext.NewText(template, values...))
@@ -175,7 +175,7 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 	}
 	wantsMCP := mcpRefusal.MatchString(printed)
 	if wantsMCP {
-		out = append(out, noServers(r.catalog))
+		out = append(out, explainNoServers(r.catalog))
 	}
 	folder := folderImport.FindStringSubmatch(printed)
 	if folder != nil {
@@ -187,7 +187,7 @@ func denoRefusals(printed string, r runRendering) []readertext.Text {
 		out = append(out, r.hintPackages())
 	}
 	add(requireRefusal.MatchString(printed), "There is no CommonJS: write import fs from \"node:fs\".")
-	out = append(out, r.moduleRefusals(printed)...)
+	out = append(out, r.hintModules(printed)...)
 	if m := brokenSkill.FindStringSubmatch(printed); m != nil && slices.Contains(r.skills, m[1]) {
 		add(true, "The skill %NAME does not load: correct it {with update_skill|in a run, or remove it with codeforge "+
 			"skills rm %NAME}.", "%NAME", m[1])
@@ -227,15 +227,15 @@ func (r runRendering) hintPackages() readertext.Text {
 		"%THERE", there)
 }
 
-// hostRefusals returns hints for hosts that Deno did not let code reach.
-func (r runRendering) hostRefusals(printed string) []readertext.Text {
+// hintHosts returns hints for hosts that Deno did not let code reach.
+func (r runRendering) hintHosts(printed string) []readertext.Text {
 	cat := r.catalog
 	var out []readertext.Text
 	seen := map[string]bool{}
 	refused := netRefusal.FindAllStringSubmatch(printed, 50)
 	// The proxy listens at all ports in domains, so a refusal at such a port has another cause.
 	for _, m := range closedPort.FindAllStringSubmatch(printed, 50) {
-		if host, err := hostAt(m[1]); err == nil && !slices.Contains(strings.Split(otherPorts(host, cat), ", "), m[1]) {
+		if host, err := hostAt(m[1]); err == nil && !slices.Contains(strings.Split(listOtherPorts(host, cat), ", "), m[1]) {
 			refused = append(refused, m)
 		}
 	}
@@ -247,7 +247,7 @@ func (r runRendering) hostRefusals(printed string) []readertext.Text {
 		}
 		seen[name] = true
 		host, err := hostAt(name)
-		switch at := otherPorts(host, cat); {
+		switch at := listOtherPorts(host, cat); {
 		case err != nil:
 			out = append(out, readertext.NewText("The sandbox reaches hosts by name only, and only those of configured APIs."))
 		case at != "":
@@ -258,7 +258,7 @@ func (r runRendering) hostRefusals(printed string) []readertext.Text {
 				out = append(out, t)
 			}
 		case r.mayHaveTriedHost(host):
-			out = append(out, noAPI(host, cat))
+			out = append(out, explainUnknownHost(host, cat))
 		}
 	}
 	return out
@@ -271,9 +271,9 @@ func (r runRendering) mayHaveTriedHost(h hostname.Host) bool {
 	return exit.Reason != sandboxapi.Exited || exit.Code != 0 || strings.Contains(strings.ToLower(r.code), h.Name())
 }
 
-// noAPI returns the reason why code cannot reach a host. The catalog lacks the hosts of an API that does not load, so
-// the reason names such an API.
-func noAPI(host hostname.Host, cat proxyapi.Catalog) readertext.Text {
+// explainUnknownHost returns the reason why code cannot reach a host. The catalog lacks the hosts of an API that does
+// not load, so the reason names such an API.
+func explainUnknownHost(host hostname.Host, cat proxyapi.Catalog) readertext.Text {
 	near := suggestHost(host, cat)
 	more, api := host.ExplainUnknown(near), ""
 	for _, p := range cat.Problems {
@@ -304,8 +304,8 @@ func hostAt(text string) (hostname.Host, error) {
 // maxElsewhere is the largest number of domains in one hint.
 const maxElsewhere = 4
 
-// otherPorts lists the domains with the same host at any port, or returns "".
-func otherPorts(h hostname.Host, cat proxyapi.Catalog) string {
+// listOtherPorts lists the domains with the same host at any port, or returns "".
+func listOtherPorts(h hostname.Host, cat proxyapi.Catalog) string {
 	var at []string
 	for _, a := range cat.APIs {
 		for _, d := range a.Domains {
@@ -318,15 +318,16 @@ func otherPorts(h hostname.Host, cat proxyapi.Catalog) string {
 	return strings.Join(at, ", ")
 }
 
-// moduleRefusals returns hints for modules that do not exist: the caller's local files, and skills.
-func (r runRendering) moduleRefusals(printed string) []readertext.Text {
+// hintModules returns hints for modules that do not exist: the caller's local files, and skills.
+func (r runRendering) hintModules(printed string) []readertext.Text {
 	var out []readertext.Text
 	for _, m := range moduleRefusal.FindAllStringSubmatch(printed, maxHints) {
 		_, name, isSkill := strings.Cut(m[1], "/skills/")
 		name, isModule := strings.CutSuffix(name, ".ts")
 		switch {
 		case isSkill && isModule && skillWord.MatchString(name):
-			out = append(out, readertext.Text{Model: noSuchSkill(name, r.skills), Person: noSuchSkill(name, r.skills)})
+			why := explainNoSuchSkill(name, r.skills)
+			out = append(out, readertext.Text{Model: why, Person: why})
 		case strings.HasPrefix(m[1], "/code/apis/"):
 			out = append(out, r.hintMissingClient(m[1]))
 		case strings.HasPrefix(m[1], "/code/"):
@@ -349,14 +350,14 @@ func (r runRendering) hintMissingClient(path string) readertext.Text {
 	if !skillWord.MatchString(name) {
 		name = "of that name"
 	}
-	return readertext.NewText("%WHY", "%WHY", noSuchAPI("/apis", name, known))
+	return readertext.NewText("%WHY", "%WHY", explainNoSuchAPI("/apis", name, known))
 }
 
 // skillWord matches the part of a path below /skills that a hint may repeat.
 var skillWord = regexp.MustCompile(`^[\w-]{1,64}$`)
 
-// noSuchSkill reports that a skill does not exist, and lists existing ones.
-func noSuchSkill(name string, skills []string) string {
+// explainNoSuchSkill reports that a skill does not exist, and lists existing ones.
+func explainNoSuchSkill(name string, skills []string) string {
 	m := fmt.Sprintf("There is no skill %.80q.", name)
 	if near := typo.NearestOf(name, len(name)/2, skills); near != "" {
 		return m + fmt.Sprintf(" Did you mean %q?", near)
@@ -370,8 +371,8 @@ func noSuchSkill(name string, skills []string) string {
 // hasExplanation reports whether a hint explains the end of a run, so that a result can omit most of Deno's text.
 func (r runRendering) hasExplanation(stderr string) bool {
 	_, words := splitError(stderr)
-	return words != "" && (len(denoRefusals(words, runRendering{catalog: r.catalog, skills: r.skills})) > 0 ||
-		len(r.notJSON(words)) > 0)
+	return words != "" && (len(hintRefusals(words, runRendering{catalog: r.catalog, skills: r.skills})) > 0 ||
+		len(r.hintNotJSON(words)) > 0)
 }
 
 // suggestHost names the known host that is most similar to a misspelt one, at its port if known, or returns "".
@@ -396,8 +397,8 @@ func suggestHost(host hostname.Host, cat proxyapi.Catalog) string {
 	return at
 }
 
-// noServers returns the reason why mcp is not defined in code.
-func noServers(cat proxyapi.Catalog) readertext.Text {
+// explainNoServers returns the reason why mcp is not defined in code.
+func explainNoServers(cat proxyapi.Catalog) readertext.Text {
 	if !hasServers(cat) {
 		return readertext.NewText("No MCP server is configured, so there is no mcp. {The user can add|Add} one as " +
 			"apis/<name>/config.json.")
@@ -412,9 +413,9 @@ var serverWants = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires net acce
 // serverFile matches a server's error about a file that the server may not use.
 var serverFile = mustCompile(`McpError: ([\w-]{1,64})\.[^\n]*?Requires (?:read|write) access to `)
 
-// ofServers removes servers' error lines from the output and returns hints for them. Otherwise these lines would look
-// like Deno's text about the code itself.
-func ofServers(printed string, cat proxyapi.Catalog) (rest string, hints []readertext.Text) {
+// hintServerErrors removes servers' error lines from the output and returns hints for them. Otherwise these lines would
+// look like Deno's text about the code itself.
+func hintServerErrors(printed string, cat proxyapi.Catalog) (rest string, hints []readertext.Text) {
 	for _, m := range serverWants.FindAllStringSubmatch(printed, maxHints) {
 		// A server can write any text into its error, so only valid hosts and known servers count.
 		name, err := hostAt(m[2])

@@ -253,11 +253,11 @@ func TestPythonAwait(t *testing.T) {
 	r := rendered(printed)
 	r.outcome.Exit.Code, r.language, r.code = 1, sandboxapi.LanguagePython, "await mcp.git.log()"
 	const want = "mcp.x.y() is not awaited in Python, await mcp.aio.x.y() is: the call was carried out."
-	if got := toModel(r.ofLanguage(printed)); got != want {
+	if got := toModel(r.hintLanguage(printed)); got != want {
 		t.Errorf("got %q", got)
 	}
 	r.code = "await mcp.aio.git.log(); await f()"
-	if got := r.ofLanguage(printed); len(got) != 0 {
+	if got := r.hintLanguage(printed); len(got) != 0 {
 		t.Errorf("code of its own: %q", got)
 	}
 }

@@ -62,20 +62,20 @@ func (s *Surface) readLanguage(a *argumentReader, tag string) sandboxapi.Languag
 		want = `"typescript"`
 	}
 	language := sandboxapi.Language(strings.ToLower(a.Text("language", want, false)))
-	language = cmp.Or(language, fencedLanguage(a, tag, language))
+	language = cmp.Or(language, readFenceLanguage(a, tag, language))
 	switch {
 	case language == "" || language == sandboxapi.LanguageTypeScript:
 	case language.IsPython() && p.Version != "":
 		return language
 	case language.IsPython():
-		a.AddMistake("language: Python is not available here" + becauseOf(p.Problem) + "; write TypeScript")
+		a.AddMistake("language: Python is not available here" + formatReason(p.Problem) + "; write TypeScript")
 	default:
 		a.AddMistake(fmt.Sprintf("language: found %.40q, want %s", language, want))
 	}
 	return sandboxapi.LanguageTypeScript
 }
 
-func becauseOf(problem string) string {
+func formatReason(problem string) string {
 	if problem == "" {
 		return ""
 	}
@@ -113,9 +113,9 @@ func (r runRendering) isForeign() bool {
 	return typescript != python && typescript == r.language.IsPython()
 }
 
-// ofLanguage returns hints for code that failed because of its language. Code can print any text, so only checked names
-// of modules are taken from the output.
-func (r runRendering) ofLanguage(printed string) (out []readertext.Text) {
+// hintLanguage returns hints for code that failed because of its language. Code can print any text, so only checked
+// names of modules are taken from the output.
+func (r runRendering) hintLanguage(printed string) (out []readertext.Text) {
 	if r.outcome.Exit.Code == 0 {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (r runRendering) ofLanguage(printed string) (out []readertext.Text) {
 					"x.py, or pass --language python}.")}
 			}
 			return []readertext.Text{readertext.NewText("The code looks like Python, and only TypeScript runs here%WHY.",
-				"%WHY", becauseOf(r.python.Problem))}
+				"%WHY", formatReason(r.python.Problem))}
 		}
 		return nil
 	}
@@ -141,16 +141,16 @@ func (r runRendering) ofLanguage(printed string) (out []readertext.Text) {
 		case "apis":
 			out = append(out, readertext.NewText("Typed clients are only for TypeScript: call the API by its URL."))
 		case "mcp", "stash", "parallel":
-			out = append(out, noServers(r.catalog))
+			out = append(out, explainNoServers(r.catalog))
 		default:
 			out = append(out, r.explainMissingModule(m[1]))
 		}
 	}
 	if noAddress.MatchString(printed) {
-		out = append(out, r.unknownHosts()...)
+		out = append(out, r.hintUnknownHosts()...)
 	}
 	if noName.MatchString(printed) {
-		out = append(out, noServers(r.catalog))
+		out = append(out, explainNoServers(r.catalog))
 	}
 	// mcp.aio is awaited correctly, so it is removed before the search for await mcp.
 	if noAwait.MatchString(printed) && awaitedTool.MatchString(strings.ReplaceAll(r.code, "mcp.aio", "")) {
@@ -163,12 +163,12 @@ func (r runRendering) ofLanguage(printed string) (out []readertext.Text) {
 	return out
 }
 
-// unknownHosts explains that a host name has no address. Python does not name the host, so the hosts in the code are
-// checked.
-func (r runRendering) unknownHosts() (out []readertext.Text) {
+// hintUnknownHosts explains that a host name has no address. Python does not name the host, so the hosts in the code
+// are checked.
+func (r runRendering) hintUnknownHosts() (out []readertext.Text) {
 	for _, m := range urlHost.FindAllStringSubmatch(r.code, 20) {
-		if host, err := hostname.Parse(m[1]); err == nil && otherPorts(host, r.catalog) == "" && len(out) < maxHints {
-			out = append(out, noAPI(host, r.catalog))
+		if host, err := hostname.Parse(m[1]); err == nil && listOtherPorts(host, r.catalog) == "" && len(out) < maxHints {
+			out = append(out, explainUnknownHost(host, r.catalog))
 		}
 	}
 	if out == nil {
@@ -182,7 +182,7 @@ func (r runRendering) unknownHosts() (out []readertext.Text) {
 // explainMissingModule lists the modules that are available instead of a missing one.
 func (r runRendering) explainMissingModule(module string) readertext.Text {
 	if name, is := strings.CutPrefix(module, "skills."); is {
-		return readertext.NewText("%WHAT", "%WHAT", noSuchSkill(name+".py", r.skills))
+		return readertext.NewText("%WHAT", "%WHAT", explainNoSuchSkill(name+".py", r.skills))
 	}
 	there := "There is the standard library"
 	_, pypi := sandboxapi.SplitPackages(r.catalog.Packages)

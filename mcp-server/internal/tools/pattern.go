@@ -19,13 +19,13 @@ type rarePattern struct {
 func mustCompile(expr string) *rarePattern {
 	p := &rarePattern{expr: regexp.MustCompile(expr)}
 	if tree, err := syntax.Parse(expr, syntax.Perl); err == nil { // regexp parses in the same way
-		p.words = requiredWords(tree)
+		p.words = findRequiredWords(tree)
 	}
 	return p
 }
 
-// requiredWords returns texts of which each match contains at least one, or nil if none are known.
-func requiredWords(re *syntax.Regexp) []string {
+// findRequiredWords returns texts of which each match contains at least one, or nil if none are known.
+func findRequiredWords(re *syntax.Regexp) []string {
 	switch re.Op { //nolint:exhaustive // what is not named can match without a certain text
 	case syntax.OpLiteral:
 		// Folded literals match several spellings, which strings.Contains would miss.
@@ -33,12 +33,12 @@ func requiredWords(re *syntax.Regexp) []string {
 			return []string{string(re.Rune)}
 		}
 	case syntax.OpCapture, syntax.OpPlus:
-		return requiredWords(re.Sub[0])
+		return findRequiredWords(re.Sub[0])
 	case syntax.OpConcat:
 		var best []string
 		for _, sub := range re.Sub {
 			// Longer words are rarer in most texts.
-			if w := requiredWords(sub); shortestLength(w) > shortestLength(best) {
+			if w := findRequiredWords(sub); shortestLength(w) > shortestLength(best) {
 				best = w
 			}
 		}
@@ -46,7 +46,7 @@ func requiredWords(re *syntax.Regexp) []string {
 	case syntax.OpAlternate:
 		var all []string
 		for _, sub := range re.Sub {
-			w := requiredWords(sub)
+			w := findRequiredWords(sub)
 			if w == nil {
 				return nil
 			}

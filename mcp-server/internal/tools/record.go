@@ -63,7 +63,7 @@ func (s *Surface) endRecording(
 	}
 	e.Answer = strings.Join(texts, "\n")
 	if err != nil {
-		e.Reason, e.Stopped = noExit(err), errors.Is(err, context.Canceled)
+		e.Reason, e.Stopped = describeNoExit(err), errors.Is(err, context.Canceled)
 		e.Frozen = errors.As(err, new(*execution.FrozenError))
 		e.Detail = explainNoExit(err, o).Person
 	}
@@ -86,7 +86,7 @@ func (s *Surface) recordVersions(req *mcp.CallToolRequest, run string, changes [
 // remarkPinned alerts the user to pinned skills whose files changed during a run. It returns remarks on the files that
 // the run's code changed.
 func (s *Surface) remarkPinned(changes []skill.SkillChange, code string, alone bool, run string) []string {
-	own := ownChanges(code, alone, changes)
+	own := selectOwnChanges(code, alone, changes)
 	var out []string
 	for _, c := range changes {
 		alert := operatorapi.Alert{
@@ -103,8 +103,8 @@ func (s *Surface) remarkPinned(changes []skill.SkillChange, code string, alone b
 	return out
 }
 
-// noExit returns operatorapi.Run.Reason for a run without an exit.
-func noExit(err error) string {
+// describeNoExit returns operatorapi.Run.Reason for a run without an exit.
+func describeNoExit(err error) string {
 	var busy *queue.BusyError
 	var frozen *execution.FrozenError
 	switch {

@@ -59,9 +59,9 @@ func (s *Surface) reportBroken(ctx context.Context, r execution.RunRequest, chan
 		}
 	}
 	r.Language = sandboxapi.LanguageTypeScript
-	out := s.remarksOn(ctx, r, checker, typescript)
+	out := s.checkSkills(ctx, r, checker, typescript)
 	r.Language = sandboxapi.LanguagePython
-	return append(out, s.remarksOn(ctx, r, pythonChecker, python)...)
+	return append(out, s.checkSkills(ctx, r, pythonChecker, python)...)
 }
 
 // importLines names skills in the form of imports, so that the run gets their typed clients.
@@ -73,8 +73,8 @@ func importLines(names []string) string {
 	return b.String()
 }
 
-// remarksOn returns the remarks on skills in the language of r.
-func (s *Surface) remarksOn(ctx context.Context, r execution.RunRequest, checker string,
+// checkSkills returns the remarks on skills in the language of r.
+func (s *Surface) checkSkills(ctx context.Context, r execution.RunRequest, checker string,
 	names []string) (out []string) {
 	if len(names) == 0 || s.cfg.Executor == nil {
 		return nil

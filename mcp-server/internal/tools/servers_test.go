@@ -167,7 +167,7 @@ func TestNoMCPHint(t *testing.T) {
 		{`McpError: made.up: Requires read access to "/x"`, with, ""},
 		{"ReferenceError: x is not defined", with, ""},
 	} {
-		if got := toModel(denoRefusals(c.printed, runRendering{catalog: c.catalog})); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+		if got := toModel(hintRefusals(c.printed, runRendering{catalog: c.catalog})); !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.printed, got)
 		}
 	}
@@ -193,16 +193,16 @@ func TestPortHints(t *testing.T) {
 			"api.example.com is not open at this port. The open hosts are: api.example.com."},
 		{`McpError: es.q: Requires net access to "es.lan:9201"`, "The server es wants to reach es.lan:9201, which is not in its domains."},
 	} {
-		got := denoRefusals(c.printed, runRendering{catalog: cat})
+		got := hintRefusals(c.printed, runRendering{catalog: cat})
 		if len(got) != 1 || !strings.Contains(got[0].Model, c.want) {
 			t.Errorf("%s: %q, want %q", c.printed, got, c.want)
 		}
 	}
 	const down = `error sending request for url (http://es.lan:9200/): client error (Connect): tcp connect error: Connection refused (os error 111)`
-	if got := denoRefusals(down, runRendering{catalog: cat}); len(got) != 0 {
+	if got := hintRefusals(down, runRendering{catalog: cat}); len(got) != 0 {
 		t.Errorf("an open port: %q", got)
 	}
-	if got := denoRefusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, runRendering{catalog: cat}); len(got) != 1 {
+	if got := hintRefusals(`Requires net access to "es.lan:1" Requires net access to "es.lan:2" `, runRendering{catalog: cat}); len(got) != 1 {
 		t.Errorf("said %d times: %q", len(got), got)
 	}
 }
@@ -210,7 +210,7 @@ func TestPortHints(t *testing.T) {
 // TestBrokenAPI: the hosts of an API that does not load are unknown, so a person reads which file to check first.
 func TestBrokenAPI(t *testing.T) {
 	cat := proxyapi.Catalog{Problems: []proxyapi.CatalogProblem{{API: "old", Warning: true}, {API: "shop"}}}
-	got := denoRefusals(`Requires net access to "localhost:18473"`, runRendering{catalog: cat})
+	got := hintRefusals(`Requires net access to "localhost:18473"`, runRendering{catalog: cat})
 	const want = "localhost:18473 is in no API that is loaded. apis/shop/config.json does not load: codeforge check shows why."
 	if len(got) != 1 || !strings.HasPrefix(got[0].Person, want) || strings.Contains(got[0].Model, "shop") {
 		t.Errorf("%+v", got)
@@ -231,7 +231,7 @@ func TestRecommendedHost(t *testing.T) {
 		{code: 1, reason: sandboxapi.Exited, text: `await fetch(next)`, hints: 1},
 	} {
 		r := runRendering{code: c.text, outcome: execution.Outcome{Exit: sandboxapi.Exit{Reason: c.reason, Code: c.code}}}
-		if got := denoRefusals(printed, r); len(got) != c.hints {
+		if got := hintRefusals(printed, r); len(got) != c.hints {
 			t.Errorf("%s: %q", c.text, got)
 		}
 	}

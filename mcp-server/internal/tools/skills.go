@@ -115,7 +115,7 @@ func (s *Surface) explainSkill(name string, err error) string {
 		if s.hasPrivateRuns() {
 			how = " To create one, send one block with an empty SEARCH to update_skill."
 		}
-		return noSuchSkill(name, s.cfg.Skills.SkillNames()) + how
+		return explainNoSuchSkill(name, s.cfg.Skills.SkillNames()) + how
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return "Cancelled. Skill " + name + " was not changed."
 	case errors.Is(err, skill.ErrName):
@@ -301,7 +301,7 @@ func takeTextMemory(ctx context.Context, text string) error {
 // source.
 func skillManifest(k skill.Skill, source string) string {
 	// A fence longer than any run of backticks in the source, which could otherwise end the block and address the model.
-	fence := strings.Repeat("`", max(3, longestRun(source, '`')+1))
+	fence := strings.Repeat("`", max(3, measureLongestRun(source, '`')+1))
 	if source != "" && !strings.HasSuffix(source, "\n") {
 		source += "\n"
 	}
@@ -315,7 +315,7 @@ func skillManifest(k skill.Skill, source string) string {
 		f.Name, jsonText(f.Description), use, fence, language, source, fence)
 }
 
-func longestRun(s string, b byte) int {
+func measureLongestRun(s string, b byte) int {
 	most, run := 0, 0
 	for i := range len(s) {
 		if s[i] != b {

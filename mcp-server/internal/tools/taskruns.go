@@ -84,6 +84,6 @@ func describeStored(d operatorapi.Detail) task.Run {
 	if t.Ended.IsZero() { // mcp-server ended before the run
 		t.Ended = d.Began
 	}
-	t.Cancelled = d.State == operatorapi.Stopped && d.Reason != noExit(errRestart)
+	t.Cancelled = d.State == operatorapi.Stopped && d.Reason != describeNoExit(errRestart)
 	return t
 }

@@ -202,24 +202,24 @@ func toolHints(readOnly, destructive, idempotent, openWorld bool) *mcp.ToolAnnot
 	}
 }
 
-// unlessFrozen refuses a tool that may change something, if an alarm has frozen the session.
-func (s *Surface) unlessFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
+// refuseIfFrozen refuses a tool that may change something, if an alarm has frozen the session.
+func (s *Surface) refuseIfFrozen(t *mcp.Tool, h mcp.ToolHandler) mcp.ToolHandler {
 	if t.Annotations != nil && t.Annotations.ReadOnlyHint {
 		return h
 	}
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		// Checked at each call: the alarm may have come since the session's last one.
 		if a, ok := s.cfg.Alarms.FreezingAlarm(s.callerSession(req)); ok {
-			note := frozenNote(a)
+			note := describeFrozen(a)
 			return resultContents("", []readertext.Text{note, readertext.NewText("Not done.")}, true), nil
 		}
 		return h(ctx, req)
 	}
 }
 
-// frozenNote returns the reason why a session is frozen. Code chose the host's text. An alarm without a number means
-// that the list of alarms could not be read: see alarm.Set.FreezingAlarm.
-func frozenNote(a operatorapi.Alarm) readertext.Text {
+// describeFrozen returns the reason why a session is frozen. Code chose the host's text. An alarm without a number
+// means that the list of alarms could not be read: see alarm.Set.FreezingAlarm.
+func describeFrozen(a operatorapi.Alarm) readertext.Text {
 	if a.Number == 0 {
 		return readertext.NewText(
 			"CodeForge's database does not answer, so CodeForge does not know which sessions are frozen " +
@@ -238,7 +238,7 @@ func frozenNote(a operatorapi.Alarm) readertext.Text {
 func (s *Surface) addTool(t *mcp.Tool, h mcp.ToolHandler) {
 	s.server.AddTool(t, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		start := time.Now()
-		res, err := s.unlessFrozen(t, h)(ctx, req)
+		res, err := s.refuseIfFrozen(t, h)(ctx, req)
 		if s.cfg.Called != nil {
 			s.cfg.Called(t.Name, err != nil || res.IsError, time.Since(start))
 		}

@@ -40,10 +40,10 @@ func shortenError(stderr string, explained bool) string {
 		return stderr
 	}
 	words = allowFlag.ReplaceAllString(words, "")
-	lines := slices.DeleteFunc(withoutAdvice(strings.Split(words, "\n")), insideFrame.MatchString)
+	lines := slices.DeleteFunc(removeAdvice(strings.Split(words, "\n")), insideFrame.MatchString)
 	if explained {
 		lines[0] = errorHead.ReplaceAllString(lines[0], "")
-		lines = withoutSource(lines)
+		lines = removeSource(lines)
 	}
 	return printed + strings.TrimRight(strings.Join(lines, "\n"), "\n ") + "\n"
 }
@@ -60,8 +60,8 @@ var (
 	caretLine  = regexp.MustCompile(`^ *[~^]+$`)
 )
 
-// withoutAdvice removes paragraphs of advice, each up to a blank line or a frame.
-func withoutAdvice(lines []string) []string {
+// removeAdvice removes paragraphs of advice, each up to a blank line or a frame.
+func removeAdvice(lines []string) []string {
 	var out []string
 	skip := false
 	for _, line := range lines {
@@ -78,8 +78,8 @@ func withoutAdvice(lines []string) []string {
 	return out
 }
 
-// withoutSource removes the caret and the line of code above it.
-func withoutSource(lines []string) []string {
+// removeSource removes the caret and the line of code above it.
+func removeSource(lines []string) []string {
 	at := slices.IndexFunc(lines, caretLine.MatchString)
 	if at < 2 { // the message comes first
 		return lines

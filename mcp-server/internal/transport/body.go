@@ -39,7 +39,7 @@ func (h *Handler) readBody(s *responseStream, w http.ResponseWriter, r *http.Req
 		http.Error(s, "the request could not be read", http.StatusBadRequest)
 		return false
 	}
-	if why := h.tooLargeReason(body); why != "" {
+	if why := h.explainTooLarge(body); why != "" {
 		http.Error(s, why, http.StatusRequestEntityTooLarge)
 		return false
 	}
@@ -68,9 +68,9 @@ func (b *weighedBody) Read(p []byte) (int, error) {
 
 func (b *weighedBody) releaseBytes() { b.held.Add(-b.read) }
 
-// tooLargeReason returns why a body is too large, or "". It refuses a batch of too many messages, and a message with a
+// explainTooLarge returns why a body is too large, or "". It refuses a batch of too many messages, and a message with a
 // long part other than the params of a tool call. The SDK refuses text that is not JSON.
-func (h *Handler) tooLargeReason(body []byte) string {
+func (h *Handler) explainTooLarge(body []byte) string {
 	first := bytes.TrimLeft(body, " \t\r\n")
 	batch := len(first) > 0 && first[0] == '['
 	// Counted without decoding, because a batch of tiny messages takes many times the memory when decoded.

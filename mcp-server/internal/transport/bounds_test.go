@@ -91,7 +91,7 @@ func TestLinear(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			costtest.RequireLinear(t, 1<<20, func(n int) func() {
 				body := []byte(shape(n))
-				return func() { h.tooLargeReason(body) }
+				return func() { h.explainTooLarge(body) }
 			})
 		})
 	}

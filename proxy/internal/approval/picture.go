@@ -54,7 +54,7 @@ func drawSteps(steps []approvalapi.Step) []string {
 		}
 		what := formatChanges(first.Changes)
 		if what != "" {
-			what = cutLine(strings.Join(append(g.differentHeaders(), what), "; "))
+			what = cutLine(strings.Join(append(g.listDifferentHeaders(), what), "; "))
 		} else if what = cutLine(g.summary()); what != "" && len(line) <= maxPath/2 {
 			line, what = line+"  "+what, ""
 		}
@@ -227,7 +227,7 @@ func (g *group) braces() string {
 
 // formatValues returns the common value of all steps, or their different values in braces.
 func formatValues(all []string, show func(string) string) string {
-	values := distinct(all)
+	values := removeRepeats(all)
 	if len(values) == 1 {
 		return show(values[0])
 	}
@@ -242,8 +242,8 @@ func formatValues(all []string, show func(string) string) string {
 	return "{" + strings.Join(list, ",") + "}"
 }
 
-// distinct returns each text once, in the order of its first occurrence.
-func distinct(list []string) (out []string) {
+// removeRepeats returns each text once, in the order of its first occurrence.
+func removeRepeats(list []string) (out []string) {
 	seen := map[string]bool{}
 	for _, text := range list {
 		if !seen[text] {
@@ -292,15 +292,15 @@ func diffLists(before, after string) (added, removed []string, are bool) {
 	}
 	text := func(v json.RawMessage) string { return string(v) }
 	as, bs := convert.Each(a, text), convert.Each(b, text)
-	added, removed = without(bs, as), without(as, bs)
+	added, removed = listOnlyIn(bs, as), listOnlyIn(as, bs)
 	few := len(added)+len(removed) <= maxFields && len(added)+len(removed) > 0
 	// If elements moved, their number changed or some came before others, the lists are shown as a whole: in a list of
 	// rules the first may decide.
-	return added, removed, few && slices.Equal(slices.Concat(without(as, removed), added), bs)
+	return added, removed, few && slices.Equal(slices.Concat(listOnlyIn(as, removed), added), bs)
 }
 
-// without returns the texts of a list that another list lacks.
-func without(list, other []string) (out []string) {
+// listOnlyIn returns the texts of a list that another list lacks.
+func listOnlyIn(list, other []string) (out []string) {
 	has := map[string]bool{}
 	for _, text := range other {
 		has[text] = true
@@ -316,7 +316,7 @@ func without(list, other []string) (out []string) {
 // summary shows the different headers of a group's steps, and the bodies. For JSON objects and forms it lists the
 // fields, the different ones first. For other bodies it shows the size.
 func (g *group) summary() string {
-	out := g.differentHeaders()
+	out := g.listDifferentHeaders()
 	if g.steps[0].Body == "" {
 		return strings.Join(out, ", ")
 	}
@@ -349,8 +349,8 @@ func (g *group) summary() string {
 	return strings.Join(out, ", ")
 }
 
-// differentHeaders lists the headers whose values differ in a group.
-func (g *group) differentHeaders() (out []string) {
+// listDifferentHeaders lists the headers whose values differ in a group.
+func (g *group) listDifferentHeaders() (out []string) {
 	for i, header := range g.steps[0].Headers {
 		name, _, _ := strings.Cut(header, ": ")
 		var values []string
@@ -384,7 +384,7 @@ func readBodyFields(s approvalapi.Step) (names []string, fields map[string]strin
 	for name, list := range values {
 		fields[name] = toCompactJSON(strings.Join(list, ", "))
 	}
-	return distinct(names), fields
+	return removeRepeats(names), fields
 }
 
 const formType = "application/x-www-form-urlencoded"

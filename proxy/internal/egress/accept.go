@@ -55,7 +55,7 @@ func (c compression) setAcceptHeaders(h http.Header) {
 			delete(h, name)
 		}
 	}
-	if media := withoutCharset(h["Accept"]); len(media) > 0 {
+	if media := removeCharset(h["Accept"]); len(media) > 0 {
 		h["Accept"] = media
 	} else {
 		delete(h, "Accept")
@@ -90,9 +90,9 @@ func canChooseEncoding(name string) bool {
 	return !own && (strings.Contains(folded, "encoding") || strings.Contains(folded, "charset"))
 }
 
-// withoutCharset rewrites Accept without the parameters that choose a character set. It drops values that it cannot
+// removeCharset rewrites Accept without the parameters that choose a character set. It drops values that it cannot
 // parse.
-func withoutCharset(values []string) []string {
+func removeCharset(values []string) []string {
 	named := func(text string) bool {
 		text = strings.ToLower(text)
 		return strings.Contains(text, "charset") || strings.Contains(text, "encoding") || strings.Contains(text, "codepage")

@@ -73,7 +73,7 @@ func (x *exchange) searchRefused(r *http.Request) {
 	guard, host := x.snap.guard, x.request.Host
 	// Code can hide a secret in a host name, or in the part that a wildcard matches.
 	for _, name := range [...]string{x.from.conn.Host().Name(), r.Host, host.Name()} {
-		if c, ok := guard.SearchName(chosenHostPart(name, x.snap.Rules.Catalog.ListHolders(host)), "host"); ok {
+		if c, ok := guard.SearchName(findChosenHostPart(name, x.snap.Rules.Catalog.ListHolders(host)), "host"); ok {
 			x.raiseAlarm(c)
 			return
 		}

@@ -124,7 +124,7 @@ func (x *exchange) judgeHead() error {
 		return x.deny(v)
 	case !takeWindows(x.ctx, x.msg.in.Header, coding.Parse):
 		return x.deny(policy.Refuse(policy.CodeTooMany, q.Host, nil))
-	case x.conf.Redact.MatchHost(chosenHostPart(q.Host.String(), v.APIs)):
+	case x.conf.Redact.MatchHost(findChosenHostPart(q.Host.String(), v.APIs)):
 		x.note.Host = redact.Mark // URL and log may spell the host in another case than the redacted string
 		return x.deny(policy.Refuse(policy.CodeRedactedHost, catalog.Host{}, nil))
 	}

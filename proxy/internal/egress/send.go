@@ -114,7 +114,7 @@ func headBytes(h http.Header) (n int) {
 // newSwapOptions returns the credentials of these APIs as those that the exchange may swap in. host is the whole name.
 // Over plain HTTP every API must allow it.
 func newSwapOptions(host string, isTLS bool, apis []*catalog.API) swap.Options {
-	o := swap.Options{Host: chosenHostPart(host, apis)}
+	o := swap.Options{Host: findChosenHostPart(host, apis)}
 	for _, a := range apis {
 		o.Insecure = o.Insecure || !isTLS && !a.AllowHTTP
 		if o.Allowed == nil {
@@ -126,9 +126,9 @@ func newSwapOptions(host string, isTLS bool, apis []*catalog.API) swap.Options {
 	return o
 }
 
-// chosenHostPart returns the part of a host name that the code chose. It is "" if an API names the host in full. If a
-// wildcard of an API matched, it is the first label. If the host is in no API, it is the whole name.
-func chosenHostPart(host string, apis []*catalog.API) string {
+// findChosenHostPart returns the part of a host name that the code chose. It is "" if an API names the host in full. If
+// a wildcard of an API matched, it is the first label. If the host is in no API, it is the whole name.
+func findChosenHostPart(host string, apis []*catalog.API) string {
 	for _, a := range apis {
 		// A fixed name holds no data of the code, so it cannot carry a secret out.
 		if slices.ContainsFunc(a.Hosts, func(h catalog.HostPattern) bool { return h.String() == host }) {

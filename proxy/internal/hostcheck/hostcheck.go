@@ -70,7 +70,7 @@ func listTargets(cat *catalog.Catalog) (out []checkTarget) {
 			add(a, a.Scheme(h), h.String())
 		}
 		for _, cr := range a.Credentials { // without its token server, a credential expires
-			add(upstream.WithoutCertificate(a), "https", cr.MintHost())
+			add(upstream.DropCertificate(a), "https", cr.MintHost())
 		}
 	}
 	return out

@@ -73,7 +73,7 @@ func (k *Keys) keepAttempt(a openAttempt) {
 	k.open = slices.DeleteFunc(k.open, func(o openAttempt) bool { return !now.Before(o.until) })
 	if len(k.open) >= maxAttempts {
 		// One tenant must not push out the attempts of the others.
-		who := k.busiestTenant()
+		who := k.findBusiestTenant()
 		i := slices.IndexFunc(k.open, func(o openAttempt) bool { return o.tenant == who })
 		k.open = slices.Delete(k.open, i, i+1)
 	}
@@ -81,9 +81,9 @@ func (k *Keys) keepAttempt(a openAttempt) {
 	slices.SortStableFunc(k.open, func(a, b openAttempt) int { return a.until.Compare(b.until) })
 }
 
-// busiestTenant returns the tenant with the most attempts. The caller holds the lock, and there is at least one
+// findBusiestTenant returns the tenant with the most attempts. The caller holds the lock, and there is at least one
 // attempt.
-func (k *Keys) busiestTenant() string {
+func (k *Keys) findBusiestTenant() string {
 	of, who := map[string]int{}, k.open[0].tenant
 	for _, o := range k.open {
 		of[o.tenant]++

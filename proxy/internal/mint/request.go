@@ -92,7 +92,7 @@ func (r *requester) chooseAPI(u *url.URL) *catalog.API {
 			return r.api
 		}
 	}
-	return upstream.WithoutCertificate(r.api)
+	return upstream.DropCertificate(r.api)
 }
 
 func (r *requester) postForm(ctx context.Context, to string, form url.Values, user, password string) (*Answer, error) {

@@ -73,7 +73,7 @@ func (s *PodSlots) AssignSlot(pod netip.Addr) (slot.ID, error) {
 		s.next++
 		return s.pods[pod].id, nil
 	}
-	oldest, ok := s.longestIdle(now)
+	oldest, ok := s.findLongestIdle(now)
 	if !ok {
 		return 0, fmt.Errorf("%w: %d have one", ErrFull, slot.Max)
 	}
@@ -85,8 +85,9 @@ func (s *PodSlots) AssignSlot(pod netip.Addr) (slot.ID, error) {
 	return id, nil
 }
 
-// longestIdle returns the pod that has been idle for the longest time, if it may lose its slot. The caller holds mu.
-func (s *PodSlots) longestIdle(now time.Time) (oldest netip.Addr, ok bool) {
+// findLongestIdle returns the pod that has been idle for the longest time, if it may lose its slot. The caller holds
+// mu.
+func (s *PodSlots) findLongestIdle(now time.Time) (oldest netip.Addr, ok bool) {
 	for pod, own := range s.pods {
 		// A registration may be under way for a run that is not known yet.
 		if now.Sub(own.used) < idleTime || s.conf.Busy(own.id) || ok && !own.used.Before(s.pods[oldest].used) {

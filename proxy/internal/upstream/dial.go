@@ -152,7 +152,7 @@ func (p *Pool) CheckTarget(ctx context.Context, w Want, u *url.URL) error {
 	if p.conf.Proxy == nil {
 		return nil
 	}
-	guard := p.newGuard(commonRules(w.APIs).private)
+	guard := p.newGuard(combineRules(w.APIs).private)
 	port, err := strconv.ParseUint(cmp.Or(u.Port(), usualPorts[u.Scheme]), 10, 16)
 	if err != nil {
 		return err

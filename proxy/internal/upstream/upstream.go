@@ -130,9 +130,9 @@ func NewOwner(ctx context.Context) *ContextOwner { return &ContextOwner{ctx} }
 // Context implements Owner.
 func (o *ContextOwner) Context() context.Context { return o.ctx }
 
-// WithoutCertificate returns an API for a server that is not one of its hosts, such as its token server: the client
+// DropCertificate returns an API for a server that is not one of its hosts, such as its token server: the client
 // certificate is only for its hosts.
-func WithoutCertificate(a *catalog.API) *catalog.API {
+func DropCertificate(a *catalog.API) *catalog.API {
 	other := *a
 	// Connections are shared by name, so the copy needs another name.
 	other.Name, other.ClientCert = a.Name+" without its certificate", nil
@@ -162,7 +162,7 @@ type Want struct {
 // getTransport returns the transport for a request. A private range is open, an authority is trusted and a certificate
 // is sent only if every one of the APIs has it.
 func (p *Pool) getTransport(w Want, k connKind) *http.Transport {
-	r := commonRules(w.APIs)
+	r := combineRules(w.APIs)
 	var space [1 << 10]byte
 	text := appendKey(space[:0], w, k, r.private, r.cas)
 	p.mu.Lock()
@@ -325,7 +325,7 @@ type connRules struct {
 	cert    *catalog.ClientCert
 }
 
-func commonRules(apis []*catalog.API) (r connRules) {
+func combineRules(apis []*catalog.API) (r connRules) {
 	for i, a := range apis {
 		if i == 0 {
 			r = connRules{a.AllowPrivate, a.CAs, a.ClientCert}

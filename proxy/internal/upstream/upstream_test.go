@@ -119,7 +119,7 @@ func TestStrictest(t *testing.T) {
 		"only the first":  {[]*catalog.API{open, {Name: "b"}}, 0, ""},
 		"only the second": {[]*catalog.API{{Name: "b"}, open}, 0, ""},
 	} {
-		r := commonRules(c.apis)
+		r := combineRules(c.apis)
 		private, cas := r.private, r.cas
 		if len(private) != c.private || string(cas) != c.cas {
 			t.Errorf("%s: %v %q", name, private, cas)

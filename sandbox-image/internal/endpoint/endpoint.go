@@ -31,7 +31,7 @@ func ListenAs(path string, owner int) (net.Listener, error) {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := closedDir(dir, owner); err != nil {
+		if err := checkClosedDir(dir, owner); err != nil {
 			return err
 		}
 		var err error
@@ -62,8 +62,8 @@ func DialOwner(ctx context.Context, path string) (net.Conn, error) {
 	return c, err
 }
 
-// closedDir verifies that the directory belongs to the owner and is closed to all other users.
-func closedDir(dir string, owner int) error {
+// checkClosedDir verifies that the directory belongs to the owner and is closed to all other users.
+func checkClosedDir(dir string, owner int) error {
 	var st unix.Stat_t
 	// Lstat: a link could lead to a directory of another user.
 	if err := unix.Lstat(dir, &st); err != nil {

@@ -204,7 +204,7 @@ func (r *runState) watchLimits(ctx context.Context, stop <-chan struct{}) {
 			}
 			//defence:memory-limit
 			if held > r.task.Memory {
-				r.endRun(sandboxapi.OOM, outOfMemory(r.task.Memory))
+				r.endRun(sandboxapi.OOM, explainOutOfMemory(r.task.Memory))
 				return
 			}
 		case <-other.C:
@@ -241,7 +241,7 @@ func (r *runState) watchOnceMore() {
 	}
 }
 
-func outOfMemory(limit int64) string {
+func explainOutOfMemory(limit int64) string {
 	return fmt.Sprintf("The run used more memory than its limit of %d MiB and was ended. "+
 		"Work on smaller pieces, or stream.", limit>>20)
 }
@@ -252,7 +252,7 @@ func explainKill(held, limit, before, after int64) (sandboxapi.Reason, string) {
 	seen := fmt.Sprintf("The run held at most %d MiB of its limit of %d MiB.", held>>20, limit>>20)
 	switch {
 	case held > limit:
-		return sandboxapi.OOM, outOfMemory(limit)
+		return sandboxapi.OOM, explainOutOfMemory(limit)
 	case before >= 0 && after > before:
 		return sandboxapi.OOM, "The kernel ended the run: there was no memory left for all the runs together. " + seen +
 			" Run it again when fewer others run, or work on smaller pieces."
@@ -334,7 +334,7 @@ func (r *runState) setEndReason(st jail.Status) {
 		case syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGILL, syscall.SIGSEGV:
 			// V8 aborts when its heap is full, and prints this. Memory of the process may still be below the limit.
 			if r.tail.contains("out of memory") {
-				r.reason, r.detail = sandboxapi.OOM, outOfMemory(r.task.Memory)
+				r.reason, r.detail = sandboxapi.OOM, explainOutOfMemory(r.task.Memory)
 				return
 			}
 			fallthrough

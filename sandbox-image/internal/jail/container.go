@@ -125,7 +125,7 @@ func (c *Container) newPlan(spec InterpreterSpec) confine.ProcessSpec {
 		NetNS: -1, UID: spec.Slot.UID(), GID: slot.GroupID, Groups: []int{BasePrivateGroup + int(spec.Slot)},
 		Processes: l.Processes, FileSize: l.FileSize, OpenFiles: l.OpenFiles,
 		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(spec.Folders),
-		Read: slices.Concat(c.readablePaths(dir, own), insidePaths(spec.Folders), []string{out}),
+		Read: slices.Concat(c.readablePaths(dir, own), listInsidePaths(spec.Folders), []string{out}),
 		Gate: containerGateFD, Keep: []int{containerOutFD, containerFilesFD},
 		Dir:  TmpDir,
 		Argv: append([]string{c.cfg.Deno}, deno.args()...),

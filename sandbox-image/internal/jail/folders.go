@@ -78,7 +78,7 @@ func (l Limits) filterOptions(list []Folder) seccomp.Options {
 	return seccomp.Options{Processes: l.Forks, HostFolder: canWrite}
 }
 
-func insidePaths(list []Folder) []string { return convert.Each(list, Folder.inside) }
+func listInsidePaths(list []Folder) []string { return convert.Each(list, Folder.inside) }
 
 // linkFolders makes the folder to which FilesDir leads, below dir, with a link to each host folder.
 func linkFolders(dir string, list []Folder, makeDir func(path string) error) error {

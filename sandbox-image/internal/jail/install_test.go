@@ -64,7 +64,7 @@ func TestInstaller(t *testing.T) {
 	install := func(s Server, dir string) (string, error) {
 		argv := s.commandLine("", deno, "", dir)
 		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-		cmd.Env = append(s.fullEnviron(os.Getenv("PATH"), "", dir), "HOME="+t.TempDir(), "MARK="+mark)
+		cmd.Env = append(s.buildEnviron(os.Getenv("PATH"), "", dir), "HOME="+t.TempDir(), "MARK="+mark)
 		cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return e == "DENO_CERT=" }) // there is no TLS here
 		out, err := cmd.CombinedOutput()
 		return string(out), err

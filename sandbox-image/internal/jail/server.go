@@ -151,8 +151,8 @@ func (s Server) commandLine(bridge, deno, uv, cache string) []string {
 	return append(argv, strings.Split(s.Package, " ")...)
 }
 
-// fullEnviron returns a server's whole environment. The bridge adds the server's own variables.
-func (s Server) fullEnviron(path, ca, cache string) []string {
+// buildEnviron returns a server's whole environment. The bridge adds the server's own variables.
+func (s Server) buildEnviron(path, ca, cache string) []string {
 	home := sandboxapi.HomeDir(s.Slot)
 	if s.Package == "" || s.usesPython() {
 		cache = home + "/.deno"
@@ -188,7 +188,7 @@ func (s Server) fullEnviron(path, ca, cache string) []string {
 // files of Python, if the package is one of PyPI.
 func (e *Embedded) serverPlan(s Server, python []confine.StageEntry) confine.ProcessSpec {
 	cache, home := sandboxapi.PackageDir(s.Package), sandboxapi.HomeDir(s.Slot)
-	argv := e.newBox(s.Slot, 0).commandPrefix(s.fullEnviron(sandboxapi.ProgramsDir+":/usr/bin", caPath, cache))
+	argv := e.newBox(s.Slot, 0).commandPrefix(s.buildEnviron(sandboxapi.ProgramsDir+":/usr/bin", caPath, cache))
 	argv = append(argv, runtimeArgs(e.libs, filepath.Base(e.cfg.CA))...)
 	program := denoPath
 	if s.usesPython() {
@@ -321,7 +321,7 @@ func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 	if sv.Programs != "" {
 		reads = append(reads, sv.Programs)
 	}
-	reads = append(reads, insidePaths(s.Folders)...)
+	reads = append(reads, listInsidePaths(s.Folders)...)
 	var keep []int
 	if len(s.Folders) > 0 {
 		keep = []int{containerFilesFD}
@@ -340,7 +340,7 @@ func (c *Container) serverPlan(s Server) confine.ProcessSpec {
 		NoNewPrivs: true, Filter: true, FilterOptions: l.filterOptions(s.Folders),
 		Read: reads, Write: write, Dir: home, Keep: keep,
 		Argv: s.commandLine(sv.Bridge, c.cfg.Deno, sv.UV, cache),
-		Env:  s.fullEnviron(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
+		Env:  s.buildEnviron(sandboxapi.ProgramsDir+":"+filepath.Dir(c.cfg.Deno), c.cfg.CA, cache),
 	}
 }
 

@@ -121,7 +121,7 @@ func (r *wheelRig) install(t *testing.T, pkg, dir string) (string, error) {
 	s := Server{Package: pkg, Registry: r.url, Install: true}
 	argv := s.commandLine("", "", testkit.UVPath(t), dir)
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	cmd.Env = append(s.fullEnviron(os.Getenv("PATH"), "", dir), "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "MARK="+r.mark)
+	cmd.Env = append(s.buildEnviron(os.Getenv("PATH"), "", dir), "HOME="+t.TempDir(), "TMPDIR="+t.TempDir(), "MARK="+r.mark)
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool { return strings.HasSuffix(e, "=") }) // there is no TLS here
 	out, err := cmd.CombinedOutput()
 	return string(out), err

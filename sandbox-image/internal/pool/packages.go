@@ -60,8 +60,8 @@ func (p *Pool) holdCodePackages(list []string) (c codePackages, err error) {
 	return c, err
 }
 
-// forLanguage returns the packages for a language.
-func (c codePackages) forLanguage(python bool) heldPackages {
+// selectLanguage returns the packages for a language.
+func (c codePackages) selectLanguage(python bool) heldPackages {
 	if python {
 		return c.python
 	}
@@ -74,11 +74,11 @@ func (c codePackages) release() {
 	c.python.release()
 }
 
-// installedSet returns the set in force of the kind of a package, or "".
-func (p *Pool) installedSet(pkg string) string {
+// findInstalledSet returns the set in force of the kind of a package, or "".
+func (p *Pool) findInstalledSet(pkg string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.packages.forLanguage(sandboxapi.IsPyPI(pkg)).Set
+	return p.packages.selectLanguage(sandboxapi.IsPyPI(pkg)).Set
 }
 
 // permissionHash identifies the hosts and the packages in force. The caller holds p.mu.

@@ -160,7 +160,7 @@ func (p *Pool) runServer(
 		if err := p.cfg.Jail.PrepareInstall(s.id); err != nil {
 			return exit, nil, err
 		}
-		spec.Frozen, err = sv.Packages.GiveLock(spec.Package, p.installedSet(spec.Package), sv.Installing(s.id))
+		spec.Frozen, err = sv.Packages.GiveLock(spec.Package, p.findInstalledSet(spec.Package), sv.Installing(s.id))
 		if err != nil {
 			return exit, nil, err
 		}

@@ -111,15 +111,15 @@ func (p *Pool) refillNow(force bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Starting interpreters would slow down the runs in progress.
-	if 2*p.activeRuns() >= runtime.GOMAXPROCS(0) && !force {
+	if 2*p.countActiveRuns() >= runtime.GOMAXPROCS(0) && !force {
 		return false
 	}
 	p.refillWarm()
 	return true
 }
 
-// activeRuns counts the runs in progress. The caller holds p.mu.
-func (p *Pool) activeRuns() (runs int) {
+// countActiveRuns counts the runs in progress. The caller holds p.mu.
+func (p *Pool) countActiveRuns() (runs int) {
 	for _, s := range p.slots {
 		if s.cancel != nil {
 			runs++
@@ -132,7 +132,7 @@ func (p *Pool) activeRuns() (runs int) {
 func (p *Pool) isIdle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.activeRuns() == 0
+	return p.countActiveRuns() == 0
 }
 
 // startInterpreter starts a slot's interpreter. If the slot has none, start first prepares one. The caller holds p.mu.
@@ -147,7 +147,7 @@ func (p *Pool) startInterpreter(s *slotState, python bool) bool {
 
 // prepareInterpreter prepares an interpreter of a language for a slot without one. The caller holds p.mu.
 func (p *Pool) prepareInterpreter(s *slotState, python bool) bool {
-	held := p.packages.forLanguage(python)
+	held := p.packages.selectLanguage(python)
 	release, kind := held.holdAgain(), p.kindOf(s)
 	i, err := interp.Prepare(
 		p.cfg.Jail, jail.InterpreterSpec{

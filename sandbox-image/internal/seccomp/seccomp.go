@@ -132,15 +132,15 @@ func BuildFilter(o Options) []bpf.Instruction {
 		p = append(p, requirePlainModes()...)
 	}
 	// These calls stay allowed with certain arguments.
-	p = append(p, buildCallRule(unix.SYS_SOCKET, usualSockets())...)
+	p = append(p, buildCallRule(unix.SYS_SOCKET, refuseUnusualSockets())...)
 	p = append(p, buildCallRule(unix.SYS_SOCKETPAIR, streamPairs())...)
-	p = append(p, buildCallRule(unix.SYS_SETSOCKOPT, usualOptions())...)
-	p = append(p, buildCallRule(unix.SYS_CLONE, noNamespaces(o))...)
-	p = append(p, buildCallRule(unix.SYS_CLOSE_RANGE, noSeparateTable())...)
-	p = append(p, buildCallRule(unix.SYS_MMAP, noUncountedMemory())...)
-	p = append(p, buildCallRule(unix.SYS_IOCTL, noTerminalInput())...)
-	p = append(p, buildCallRule(unix.SYS_PRCTL, noMoreFilters())...)
-	p = append(p, buildCallRule(unix.SYS_FCNTL, usualCommands())...)
+	p = append(p, buildCallRule(unix.SYS_SETSOCKOPT, refuseUnusualOptions())...)
+	p = append(p, buildCallRule(unix.SYS_CLONE, refuseNamespaces(o))...)
+	p = append(p, buildCallRule(unix.SYS_CLOSE_RANGE, refuseSeparateTable())...)
+	p = append(p, buildCallRule(unix.SYS_MMAP, refuseUncountedMemory())...)
+	p = append(p, buildCallRule(unix.SYS_IOCTL, refuseTerminalInput())...)
+	p = append(p, buildCallRule(unix.SYS_PRCTL, refuseMoreFilters())...)
+	p = append(p, buildCallRule(unix.SYS_FCNTL, refuseUnusualCommands())...)
 	return append(p, bpf.RetConstant{Val: allow})
 }
 
@@ -151,9 +151,9 @@ func buildCallRule(nr uint32, body []bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{head}, body...)
 }
 
-// usualSockets allows TCP and UDP over IPv4, and NETLINK_ROUTE, with which name resolution lists addresses. It refuses
-// unix sockets: in a container, abstract ones would connect slots with each other and with other listeners.
-func usualSockets() []bpf.Instruction {
+// refuseUnusualSockets allows TCP and UDP over IPv4, and NETLINK_ROUTE, with which name resolution lists addresses. It
+// refuses unix sockets: in a container, abstract ones would connect slots with each other and with other listeners.
+func refuseUnusualSockets() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(0), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AF_NETLINK, SkipFalse: 2},
@@ -192,9 +192,9 @@ func streamPairs() []bpf.Instruction {
 	}
 }
 
-// usualOptions keeps socket buffers at their default size, and refuses filters and keys of sockets. The kernel charges
-// their memory to no process.
-func usualOptions() []bpf.Instruction {
+// refuseUnusualOptions keeps socket buffers at their default size, and refuses filters and keys of sockets. The kernel
+// charges their memory to no process.
+func refuseUnusualOptions() []bpf.Instruction {
 	return slices.Concat(
 		[]bpf.Instruction{
 			bpf.LoadAbsolute{Off: offArg(1), Size: 4},
@@ -227,9 +227,10 @@ func matchValues(values []uint32, yes, no uint32) []bpf.Instruction {
 	return append(p, bpf.RetConstant{Val: no}, bpf.RetConstant{Val: yes})
 }
 
-// usualCommands allows copies, flags and locks of descriptors. It refuses all other commands of fcntl, including those
-// of future kernels. Leases block other users who open the file. The memory of larger pipes is charged to no process.
-func usualCommands() []bpf.Instruction {
+// refuseUnusualCommands allows copies, flags and locks of descriptors. It refuses all other commands of fcntl,
+// including those of future kernels. Leases block other users who open the file. The memory of larger pipes is charged
+// to no process.
+func refuseUnusualCommands() []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(1), Size: 4}}, matchValues([]uint32{
 		unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_DUPFD_QUERY, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,
 		unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW,
@@ -237,9 +238,9 @@ func usualCommands() []bpf.Instruction {
 	}, allow, refusalAction(uint32(unix.EPERM)))...)
 }
 
-// noNamespaces refuses new namespaces. Without Processes, it also refuses clones that are not threads, and threads with
-// a separate descriptor table, because each table has a separate limit on open files.
-func noNamespaces(o Options) []bpf.Instruction {
+// refuseNamespaces refuses new namespaces. Without Processes, it also refuses clones that are not threads, and threads
+// with a separate descriptor table, because each table has a separate limit on open files.
+func refuseNamespaces(o Options) []bpf.Instruction {
 	rest := []bpf.Instruction{bpf.RetConstant{Val: allow}}
 	if !o.Processes {
 		rest = []bpf.Instruction{
@@ -291,8 +292,8 @@ func requirePlainModes() (p []bpf.Instruction) {
 	return p
 }
 
-// noSeparateTable keeps a thread from getting a separate descriptor table.
-func noSeparateTable() []bpf.Instruction {
+// refuseSeparateTable keeps a thread from getting a separate descriptor table.
+func refuseSeparateTable() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(2), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLOSE_RANGE_UNSHARE, SkipTrue: 1},
@@ -301,10 +302,10 @@ func noSeparateTable() []bpf.Instruction {
 	}
 }
 
-// noUncountedMemory refuses mappings that do not count as the process's memory: huge pages, which its size does not
+// refuseUncountedMemory refuses mappings that do not count as the process's memory: huge pages, which its size does not
 // include, and shared anonymous memory, which stays allocated after MADV_DONTNEED. MAP_SHARED_VALIDATE also has the bit
 // of MAP_SHARED.
-func noUncountedMemory() []bpf.Instruction {
+func refuseUncountedMemory() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArg(3), Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.MAP_HUGETLB, SkipTrue: 3},
@@ -315,13 +316,13 @@ func noUncountedMemory() []bpf.Instruction {
 	}
 }
 
-// noMoreFilters refuses a second filter. Each thread could add filters, and their memory is charged to no process.
-func noMoreFilters() []bpf.Instruction {
+// refuseMoreFilters refuses a second filter. Each thread could add filters, and their memory is charged to no process.
+func refuseMoreFilters() []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(0), Size: 4}}, refuseValues(unix.PR_SET_SECCOMP)...)
 }
 
-// noTerminalInput refuses TIOCSTI and TIOCLINUX. The kernel reads only the low 32 bits of the request.
-func noTerminalInput() []bpf.Instruction {
+// refuseTerminalInput refuses TIOCSTI and TIOCLINUX. The kernel reads only the low 32 bits of the request.
+func refuseTerminalInput() []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.LoadAbsolute{Off: offArg(1), Size: 4}}, refuseValues(unix.TIOCSTI, tiocLinux)...)
 }
 

@@ -198,7 +198,7 @@ func (r *RunningServer) watchLimits(ctx context.Context, stop <-chan struct{}) {
 			held := r.measureMemory()
 			//defence:memory-limit
 			if held > r.cfg.Memory {
-				r.endProgram(sandboxapi.OOM, outOfMemory(r.cfg.Memory))
+				r.endProgram(sandboxapi.OOM, explainOutOfMemory(r.cfg.Memory))
 				return
 			}
 			every := memoryEverySmall
@@ -224,7 +224,7 @@ func (r *RunningServer) measureMemory() int64 {
 	return held
 }
 
-func outOfMemory(limit int64) string {
+func explainOutOfMemory(limit int64) string {
 	return fmt.Sprintf("The server and its processes used more memory than their limit of %d MiB (SANDBOX_SERVER_MEMORY).",
 		limit>>20)
 }
