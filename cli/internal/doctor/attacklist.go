@@ -33,7 +33,7 @@ func readAttacks(t attackTarget, text, prelude string) []attackCase {
 	judges := map[string]func(mcpclient.Result) (string, bool){
 		"": checkAllRefused, "module not loaded": checkModuleNotLoaded, "nothing read": checkNothingRead,
 		"output bounded": checkOutputBounded,
-		"timeout": checkEndedBy(sandboxapi.Timeout), "oom": checkEndedBy(sandboxapi.OOM),
+		"timeout":        checkEndedBy(sandboxapi.Timeout), "oom": checkEndedBy(sandboxapi.OOM),
 	}
 	met := map[string]bool{"": true, "host": t.host != "", "memory": t.memory != 0, "closed": !t.open}
 	var list []attackCase

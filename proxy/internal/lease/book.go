@@ -128,8 +128,8 @@ func hasValidCanaries(list []string) bool {
 	})
 }
 
-// chooseClientType returns the type of the client that a registration names. A server slot is for exactly one server, or
-// for an installation without APIs; other slots are for runs.
+// chooseClientType returns the type of the client that a registration names. A server slot is for exactly one server,
+// or for an installation without APIs; other slots are for runs.
 func chooseClientType(id slot.ID, r proxyapi.Registration) policy.ClientType {
 	switch {
 	case !id.IsServer() && !r.Install:
