@@ -139,6 +139,9 @@ func explainWith(err error, root bool, sysctl func(string) string) error {
 		"may forbid it): start CodeForge as root, or use Docker (%w)", err)
 }
 
+// errForbidden is wrapped by the errors of explainSettings.
+var errForbidden = errors.New("this kernel forbids what the sandbox needs")
+
 // namespaceSettings are settings of the machine, each with a value that forbids namespaces and a value that allows
 // them. ordinary means that the setting does not restrict root.
 var namespaceSettings = []struct {
@@ -158,8 +161,8 @@ var namespaceSettings = []struct {
 func explainSettings(err error, root bool, sysctl func(string) string) error {
 	for _, s := range namespaceSettings {
 		if sysctl(s.name) == s.forbids && (!root || !s.ordinary) {
-			return fmt.Errorf("this kernel forbids what the sandbox needs: %s is %s. As root: sysctl -w %s=%s (and put the "+
-				"setting into a file in /etc/sysctl.d/ to keep it); or use Docker (%w)", s.name, s.forbids, s.name, s.allows, err)
+			return fmt.Errorf("%w: %s is %s. As root: sysctl -w %s=%s (and put the setting into a file in /etc/sysctl.d/ to "+
+				"keep it); or use Docker (%w)", errForbidden, s.name, s.forbids, s.name, s.allows, err)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package embedded
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -80,5 +81,8 @@ func tryBubblewrap(ctx context.Context) error {
 		return nil
 	}
 	err = fmt.Errorf("bubblewrap: %w: %s", err, strings.TrimSpace(string(out)))
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		return err // it did not start: the kernel has not refused a namespace
+	}
 	return cmp.Or(explainSettings(err, false, readSysctl), err)
 }

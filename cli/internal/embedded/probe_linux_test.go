@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,7 +19,7 @@ func TestBubblewrapRefused(t *testing.T) {
 	if os.Getenv("BUBBLEWRAP_REFUSED") != "" {
 		testkit.Must(t, os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0))
 		err := tryBubblewrap(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "sysctl -w user.max_user_namespaces=15000") ||
+		if !errors.Is(err, errForbidden) || !strings.Contains(err.Error(), "sysctl -w user.max_user_namespaces=15000") ||
 			!strings.Contains(err.Error(), "bwrap: ") {
 			t.Errorf("got %v", err)
 		}

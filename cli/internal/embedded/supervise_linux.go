@@ -130,11 +130,12 @@ func (s *supervisor) startDaemons(ctx context.Context, environ []string) (innerS
 	if err != nil {
 		return innerStatus{}, explainRefusal(err)
 	}
-	// sandboxd would try again for readyTimeout, and cannot name a remedy.
+	// If a setting forbids bubblewrap, sandboxd would try again for readyTimeout, and cannot name the setting. It names
+	// other causes itself.
 	s.mu.Lock()
 	err = tryBubblewrap(ctx)
 	s.mu.Unlock()
-	if err != nil {
+	if errors.Is(err, errForbidden) {
 		return innerStatus{}, err
 	}
 	ask, err := answerPorts(slots, s.log)
