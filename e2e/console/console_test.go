@@ -139,7 +139,6 @@ func TestConsole(t *testing.T) {
 				t.Errorf("the page holds the credential %s", name)
 			}
 		}
-		picture(t, b, "console.png")
 		b.clean(t)
 	})
 
@@ -322,7 +321,6 @@ func TestConsole(t *testing.T) {
 			t.Errorf("the button is %v pixels high", h)
 		}
 		b.decidable(t)
-		picture(t, b, "console-phone.png")
 		eval[bool](t, b, "document.querySelector('.actions .btn.no').click() || true")
 		<-waits
 		for _, p := range consolePages {

@@ -98,7 +98,7 @@ func (a Addresses) Resolve(name string, turn int) ([]netip.Addr, bool) {
 		return []netip.Addr{a.Private}, true
 	}
 	switch name {
-	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, Ports, "b.wild.test", "c.wild.test", "d.wild.test", Signed, "x.y.wild.test", "wild.test":
+	case HTTPBin, Other, Strict, Plain, H2, Wild, Shared, BadCA, Wrong, Expired, Registry, Ports, "b.wild.test", "c.wild.test", "d.wild.test", Signed, "github.wild.test", "stripe.wild.test", "x.y.wild.test", "wild.test":
 		return []netip.Addr{a.Private}, true
 	case Evil, EvilH2, GitHub, "xn--bcher-kva.evil.test":
 		return []netip.Addr{a.Public}, true
