@@ -156,9 +156,12 @@ func HideAddress(err error) error {
 	// A ConnectError may wrap an answer of the server, so this case comes before it.
 	case errors.As(err, &server):
 		// The messages of these codes quote the user or the database.
-		if strings.HasPrefix(server.Code, "28") || server.Code == "3D000" {
+		switch {
+		case strings.HasPrefix(server.Code, "28") || server.Code == "3D000":
 			return fmt.Errorf("the database refuses the user, the password or the name of the database (SQLSTATE %s)",
 				server.Code)
+		case server.Code == "53300":
+			return fmt.Errorf("the database has no free connection (SQLSTATE %s)", server.Code)
 		}
 		return fmt.Errorf("the database answers: %s (SQLSTATE %s)", server.Message, server.Code)
 	case errors.Is(err, syscall.ECONNREFUSED):
