@@ -32,4 +32,5 @@ awk -v images="$images" '
 		next
 	}
 	/up -d --build/ { sub(/ --build/, "") }
-	{ print }' - docker-compose.yml >"$dir/docker-compose.yml"
+	{ print }
+	END { if (NR == FNR) exit 1 }' - docker-compose.yml >"$dir/docker-compose.yml"

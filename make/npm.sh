@@ -6,15 +6,17 @@ dir=$1
 shift
 mkdir -p "$dir"
 wanted="$*"
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/codeforge-tools/npm/$(printf %s "$wanted" | cksum | tr ' ' -)
-mkdir -p "$cache"
-if command -v flock >/dev/null; then # tests of several packages may run this at the same time, and so may other checkouts
+if command -v flock >/dev/null; then # tests of several packages may run this at the same time
 	exec 9>"$dir/.lock"
 	flock 9
+fi
+[ "$(cat "$dir/.installed" 2>/dev/null)" != "$wanted" ] || exit 0
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/codeforge-tools/npm/$(printf %s "$wanted" | cksum | tr ' ' -)
+mkdir -p "$cache"
+if command -v flock >/dev/null; then # other checkouts may run this at the same time
 	exec 8>"$cache/.lock"
 	flock 8
 fi
-[ "$(cat "$dir/.installed" 2>/dev/null)" != "$wanted" ] || exit 0
 if ! command -v npm >/dev/null; then
 	echo "npm is missing" >&2
 	exit 1

@@ -19,8 +19,6 @@ func RemovedBytes(pids []int, device uint64) (total int64) {
 	seen := map[uint64]bool{}
 	for _, pid := range pids {
 		dir := "/proc/" + strconv.Itoa(pid)
-		maps, _ := os.ReadFile(dir + "/maps")
-		total += unmeasured * int64(countMapped(maps, device))
 		fds, err := os.Open(dir + "/fd")
 		if err != nil {
 			continue
@@ -46,23 +44,31 @@ func RemovedBytes(pids []int, device uint64) (total int64) {
 			total += st.Blocks * 512
 		}
 	}
+	// After all descriptors: the size of a file that also has one is known.
+	for _, pid := range pids {
+		maps, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
+		total += unmeasured * countMapped(maps, device, seen)
+	}
 	return total
 }
 
-// countMapped counts the mappings of removed files on a device in /proc/<pid>/maps (proc_pid_maps(5)). It skips
-// programs and libraries: an update of the machine removes them, and code can write only to mounts without programs.
-func countMapped(maps []byte, device uint64) (n int) {
+// countMapped counts the removed files on a device in /proc/<pid>/maps (proc_pid_maps(5)) that are not in seen, and
+// adds them to seen. It skips files that are mapped as programs and libraries, which an update of the machine removes.
+func countMapped(maps []byte, device uint64, seen map[uint64]bool) (n int64) {
 	of := fmt.Sprintf("%02x:%02x", unix.Major(device), unix.Minor(device))
-	program := map[string]bool{}
+	program := map[uint64]bool{}
 	for _, skip := range []bool{true, false} {
 		for line := range bytes.Lines(maps) {
 			f := bytes.Fields(line) // address rights offset device inode path
 			if len(f) < 6 || string(f[3]) != of || !bytes.HasSuffix(line, []byte(" (deleted)\n")) {
 				continue
 			}
-			if inode := string(f[4]); skip {
+			inode, _ := strconv.ParseUint(string(f[4]), 10, 64)
+			switch {
+			case skip:
 				program[inode] = program[inode] || f[1][2] == 'x'
-			} else if !program[inode] {
+			case !program[inode] && !seen[inode]:
+				seen[inode] = true
 				n++
 			}
 		}

@@ -42,6 +42,9 @@ func TestHeldFiles(t *testing.T) {
 		f := open()
 		mapped, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), row.rights, unix.MAP_PRIVATE)
 		testkit.Must(t, err)
+		if n := count(); n < int64(os.Getpagesize()) || n >= unmeasured {
+			t.Errorf("%s that is open counts %d bytes", row.name, n)
+		}
 		testkit.Must(t, f.Close())
 		if n := count(); n != row.want {
 			t.Errorf("%s counts %d bytes, want %d", row.name, n, row.want)

@@ -186,8 +186,9 @@ class AuthorityFinder:
     def find_spec(fullname, path=None, target=None):
         if fullname != "ssl":
             return None
-        sys.meta_path.remove(AuthorityFinder)
         spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(fullname)
+        if spec is None:
+            return None
         execute = spec.loader.exec_module
 
         def exec_module(module):

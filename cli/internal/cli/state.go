@@ -40,6 +40,17 @@ func moveState(ctx context.Context, e *Env, path string, isChosen bool, to strin
 	if !dir.Exists() {
 		return fmt.Errorf("there is no state directory %s", dir.Path())
 	}
+	if _, err := os.Stat(dir.Join("lock")); to == "postgres" && err != nil { // each CodeForge that ran here made one
+		return fmt.Errorf("no CodeForge has run in %s", dir.Path())
+	}
+	w, err := readVariables(e)
+	if err != nil {
+		return err
+	}
+	url := w.getenv("DATABASE_URL")
+	if url == "" {
+		return errors.New("DATABASE_URL is set neither in .env nor in the environment")
+	}
 	lock, err := dir.Lock() // a CodeForge that started meanwhile would add runs that are not copied
 	if errors.Is(err, statedir.ErrLocked) {
 		pid, _ := dir.FindHolder()
@@ -49,14 +60,6 @@ func moveState(ctx context.Context, e *Env, path string, isChosen bool, to strin
 		return err
 	}
 	defer lock.Close()
-	w, err := readVariables(e)
-	if err != nil {
-		return err
-	}
-	url := w.getenv("DATABASE_URL")
-	if url == "" {
-		return errors.New("DATABASE_URL is set neither in .env nor in the environment")
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -61,7 +62,11 @@ func RunProbe(ctx context.Context) error {
 	for _, s := range slots {
 		s.Close()
 	}
-	return tryBubblewrap(ctx)
+	// A program in a folder of root's own does not start as the user of a slot here, but sandboxd can use it.
+	if err := tryBubblewrap(ctx); !isPrivileged() || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
 }
 
 // tryBubblewrap starts bubblewrap as the user who will run code. If root started CodeForge, that is the user of a slot,
@@ -81,8 +86,9 @@ func tryBubblewrap(ctx context.Context) error {
 		return nil
 	}
 	err = fmt.Errorf("bubblewrap: %w: %s", err, strings.TrimSpace(string(out)))
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-		return err // it did not start: the kernel has not refused a namespace
+	// Otherwise it did not start, or did not end in time: the kernel has not refused a namespace.
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || ctx.Err() != nil {
+		return err
 	}
 	return cmp.Or(explainSettings(err, false, readSysctl), err)
 }

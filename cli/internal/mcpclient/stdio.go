@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -47,6 +49,10 @@ func findServer(ctx context.Context, c Config) (Place, error) {
 // isAbsent reports whether no server runs at the place, as far as an error of findServer shows.
 func isAbsent(err error) bool {
 	var absent *absentError
+	var dns *net.DNSError
+	if errors.Is(err, fs.ErrPermission) || errors.As(err, &dns) { // waiting does not help
+		return false
+	}
 	return errors.As(err, &absent) || isUnsent(err)
 }
 

@@ -117,10 +117,10 @@ func startIn(words []string) startCommand {
 		return parsePyPI(rest[1:], true)
 	case name == "pipx" && verb("run"):
 		return parsePyPI(rest[1:], false)
-	case name == "uv", name == "pipx", strings.HasPrefix(name, "python") && verb("-m"):
+	case name == "uv", name == "pipx", isPython.MatchString(name) && verb("-m"):
 		return startCommand{refused: "it starts a module or a project of this computer: name the package of PyPI that " +
 			"has it, as in uvx NAME"}
-	case strings.HasPrefix(name, "python"): // also that of a virtual environment
+	case isPython.MatchString(name): // also that of a virtual environment
 		return startCommand{refused: "it is a script for Python on this computer: make it a package of PyPI, or build a " +
 			"program of it for the folder SANDBOX_PROGRAMS"}
 	}
@@ -144,6 +144,9 @@ func packageOfScript(script string) (startCommand, bool) {
 	}
 	return startCommand{pkg: name}, true
 }
+
+// isPython matches the names of Python's interpreters, and not those of programs such as python-docs-mcp.
+var isPython = regexp.MustCompile(`^pythonw?[0-9.]*$`)
 
 // indexVariable matches variables that name a package index or a registry.
 var indexVariable = regexp.MustCompile(`(?i)^(UV|PIP)_.*(INDEX|FIND_LINKS)|^NPM_CONFIG_.*REGISTRY$`)

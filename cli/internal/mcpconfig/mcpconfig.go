@@ -90,7 +90,8 @@ func ParseConfig(name string, text []byte) ([]Server, error) {
 	}
 	var out []Server
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		s := parseEntry(name, toObject(found[name]))
+		_, isOpencode := toObject(root["mcp"])[name] // or codemcp's
+		s := parseEntry(name, toObject(found[name]), isOpencode)
 		s.Inputs = inputs
 		out = append(out, s)
 	}
@@ -200,8 +201,9 @@ func firstText(list ...any) string {
 	return ""
 }
 
-// parseEntry parses one entry, with the field names of all supported programs.
-func parseEntry(name string, m map[string]any) Server {
+// parseEntry parses one entry, with the field names of all supported programs. inMilliseconds means that its timeout is
+// in milliseconds, and for connecting.
+func parseEntry(name string, m map[string]any, inMilliseconds bool) Server {
 	if start := toObject(m["command"]); start != nil { // Zed, before 2025: {"command": {"path": …, "args": […]}}
 		m = maps.Clone(m)
 		m["command"], m["args"], m["env"] = start["path"], start["args"], start["env"]
@@ -238,10 +240,12 @@ func parseEntry(name string, m map[string]any) Server {
 	const milliseconds = 1000
 	s.Timeout = toNumber(firstText(m["timeout_secs"], m["tool_timeout_sec"]))
 	s.Connect = toNumber(m["startup_timeout_sec"])
+	// Cline and Roo Code have the time limit of a call, at most an hour in seconds. Others use milliseconds.
+	const hour = 3600
 	switch n := toNumber(m["timeout"]); {
-	case n >= milliseconds: // opencode and codemcp: the time limit for connecting
+	case n > hour || inMilliseconds:
 		s.Connect = n / milliseconds
-	case n > 0: // Cline and Roo Code: the time limit of a call, in seconds
+	case n > 0:
 		s.Timeout = n
 	}
 	if m["envFile"] != nil {

@@ -14,7 +14,8 @@ import (
 var ErrNotClient = errors.New("forge.toml is Forgemax's: remove Forgemax from your clients, and the file with its keys")
 
 // ErrTOML is the error for Codex's file. A parser of TOML would lose its comments.
-var ErrTOML = errors.New("only JSON can be rewritten: remove the servers yourself, then run codeforge connect codex")
+var ErrTOML = errors.New("only JSON can be rewritten: import without --clients, then remove the servers from the " +
+	"file, and run codeforge connect codex")
 
 // KeepOnlyCodeForge returns a client's file with CodeForge as its only server. Everything else stays, including
 // comments. url is CodeForge's endpoint. If program is not empty, the client starts it instead.
