@@ -148,6 +148,8 @@ func (m *stateMover) checkTarget(ctx context.Context, toPostgres bool, folders m
 			return database.HideAddress(err)
 		}
 		target := convert.Each(list, func(one database.SharedDocument) string { return one.Name })
+		// Beside the skills is the marker of the seed.
+		target = slices.DeleteFunc(target, func(file string) bool { _, isSkill := skillOfFile(file); return !isSkill })
 		if !toPostgres {
 			source, target = target, source
 		}
@@ -162,6 +164,12 @@ func (m *stateMover) checkTarget(ctx context.Context, toPostgres bool, folders m
 		return fmt.Errorf("the target has skills that the source lacks: delete them there first: %q", more)
 	}
 	return nil
+}
+
+// skillOfFile returns the name of the skill in a file of skills. It returns false for other files.
+func skillOfFile(file string) (name string, ok bool) {
+	name = strings.TrimSuffix(file, ".ts")
+	return name, skill.IsValidName(name) && skill.FileName(name) == file
 }
 
 // listSkills returns the names of the files of the skills in a folder, which may be missing.
@@ -277,9 +285,9 @@ func (m *stateMover) exportSkills(ctx context.Context, from database.Documents, 
 	}
 	defer s.Close()
 	for _, one := range list {
-		name := strings.TrimSuffix(one.Name, ".ts")
 		// The names come from the database, so a name that is no skill's must not become a path.
-		if !skill.IsValidName(name) || skill.FileName(name) != one.Name {
+		name, isSkill := skillOfFile(one.Name)
+		if !isSkill {
 			continue
 		}
 		data, _, err := from.Read(ctx, one.Name)

@@ -59,6 +59,9 @@ func (c *Console) historyRoutes(handle func(string, func(*http.Request) (any, er
 		}
 		// Another replica may execute it.
 		d, err := c.cfg.History.RunAfter(r.Context(), id, 0)
+		if err != nil && !errors.Is(err, history.ErrUnknown) && !errors.Is(err, history.ErrOff) {
+			return nil, err
+		}
 		if err != nil || d.ID != id || !d.IsUnfinished() {
 			return nil, &pageError{http.StatusConflict, "This run has ended."}
 		}
