@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -52,25 +53,24 @@ func RemovedBytes(pids []int, device uint64) (total int64) {
 	return total
 }
 
+// programDirs are the folders of programs and libraries in a sandbox, which code cannot change. An update of the
+// machine removes files there that programs still use.
+var programDirs = [...]string{"/usr/", "/lib/", "/lib64/", "/bin/", "/packages/", "/programs/"}
+
 // countMapped counts the removed files on a device in /proc/<pid>/maps (proc_pid_maps(5)) that are not in seen, and
-// adds them to seen. It skips files that are mapped as programs and libraries, which an update of the machine removes.
+// adds them to seen. It skips the files of programDirs.
 func countMapped(maps []byte, device uint64, seen map[uint64]bool) (n int64) {
 	of := fmt.Sprintf("%02x:%02x", unix.Major(device), unix.Minor(device))
-	program := map[uint64]bool{}
-	for _, skip := range []bool{true, false} {
-		for line := range bytes.Lines(maps) {
-			f := bytes.Fields(line) // address rights offset device inode path
-			if len(f) < 6 || string(f[3]) != of || !bytes.HasSuffix(line, []byte(" (deleted)\n")) {
-				continue
-			}
-			inode, _ := strconv.ParseUint(string(f[4]), 10, 64)
-			switch {
-			case skip:
-				program[inode] = program[inode] || f[1][2] == 'x'
-			case !program[inode] && !seen[inode]:
-				seen[inode] = true
-				n++
-			}
+	for line := range bytes.Lines(maps) {
+		f := bytes.Fields(line) // address rights offset device inode path
+		if len(f) < 6 || string(f[3]) != of || !bytes.HasSuffix(line, []byte(" (deleted)\n")) {
+			continue
+		}
+		inode, _ := strconv.ParseUint(string(f[4]), 10, 64)
+		isProgram := slices.ContainsFunc(programDirs[:], func(dir string) bool { return bytes.HasPrefix(f[5], []byte(dir)) })
+		if !isProgram && !seen[inode] {
+			seen[inode] = true
+			n++
 		}
 	}
 	return n

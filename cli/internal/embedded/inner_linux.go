@@ -157,7 +157,7 @@ var namespaceSettings = []struct {
 }
 
 // explainSettings adds the setting that forbids namespaces to err. Without such a setting it returns nil. A start as
-// root is no remedy, because bubblewrap then starts as the user of a slot.
+// root does not help: bubblewrap then starts as the user of a slot.
 func explainSettings(err error, root bool, sysctl func(string) string) error {
 	for _, s := range namespaceSettings {
 		if sysctl(s.name) == s.forbids && (!root || !s.ordinary) {

@@ -256,6 +256,12 @@ func (m *stateMover) importSkills(ctx context.Context, to database.Documents, di
 		return 0, err
 	}
 	defer s.Close()
+	// Without the marker, the next start would bring back shipped skills that the user has deleted.
+	if _, err := os.Lstat(filepath.Join(dir, skill.SeedMarker)); err == nil {
+		if _, err := to.Write(ctx, skill.SeedMarker, nil, database.Any); err != nil {
+			return 0, err
+		}
+	}
 	// Only names that are skills, without links and other files that code may have left.
 	for _, name := range s.SkillNames() {
 		_, source, err := s.ReadSkill(name)
@@ -285,6 +291,11 @@ func (m *stateMover) exportSkills(ctx context.Context, from database.Documents, 
 	}
 	defer s.Close()
 	for _, one := range list {
+		if one.Name == skill.SeedMarker { // see importSkills
+			if err := atomicfile.Write(filepath.Join(dir, skill.SeedMarker), nil, 0o644); err != nil {
+				return n, err
+			}
+		}
 		// The names come from the database, so a name that is no skill's must not become a path.
 		name, isSkill := skillOfFile(one.Name)
 		if !isSkill {

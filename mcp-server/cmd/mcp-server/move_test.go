@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/mcp-server/internal/skill"
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
 )
 
@@ -32,11 +33,12 @@ func TestMoveState(t *testing.T) {
 		}, func(name string) string { return map[string]string{"DATABASE_URL": p.URL()}[name] }, &out, &log)
 		return out.String(), err
 	}
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, "skills", skill.SeedMarker), nil, 0o600))
 	if said, err := move(source, dir, "postgres"); err != nil || said != "1 runs and 2 files were copied to postgres. The source is unchanged.\n" {
 		t.Fatalf("%q %v", said, err)
 	}
-	// A start with DATABASE_URL leaves a marker beside the skills, which no command can delete.
-	source.Query("INSERT INTO document (folder, name, data) VALUES ('skills', '.codeforge-seeded', '')")
+	// The marker moves too: otherwise a start would bring deleted skills back. It is no skill of the target.
+	testkit.Must(t, os.Remove(filepath.Join(dir, "skills", skill.SeedMarker)))
 	source.Query("INSERT INTO document (folder, name, data) VALUES ('skills', 'deleted.ts', '')")
 	const back = `the target has skills that the source lacks: delete them there first: ["skills deleted.ts"]`
 	if _, err := move(source, dir, "postgres"); err == nil || err.Error() != back {
@@ -64,6 +66,9 @@ func TestMoveState(t *testing.T) {
 	testkit.Must(t, os.Remove(deleted))
 	if said, err := move(restored, again, "sqlite"); err != nil || !strings.HasPrefix(said, "1 runs and 2 files") {
 		t.Fatalf("%q %v", said, err)
+	}
+	if _, err := os.Stat(filepath.Join(again, "skills", skill.SeedMarker)); err != nil {
+		t.Errorf("the marker of the seed: %v", err)
 	}
 	if text, err := os.ReadFile(filepath.Join(again, "skills", "mine.ts")); string(text) != "export const a = 1;" {
 		t.Errorf("%q %v", text, err)

@@ -90,8 +90,10 @@ func (w *Watcher) handleEvent(e operatorapi.HistoryEvent) {
 }
 
 func (w *Watcher) checkExchange(x operatorapi.Exchange) {
-	// A request that the proxy did not send reveals no fault of the API.
-	if len(x.APIs) == 0 || x.Outcome == proxyapi.OutcomeDenied || x.Outcome == proxyapi.OutcomePlanned {
+	// A request that the proxy did not send reveals nothing of the API. Code gives up many answers that have begun, such
+	// as streams of events: they are neither failures nor successes.
+	isGivenUp := x.Outcome == proxyapi.OutcomeAborted && x.Status != 0
+	if len(x.APIs) == 0 || x.Outcome == proxyapi.OutcomeDenied || x.Outcome == proxyapi.OutcomePlanned || isGivenUp {
 		return
 	}
 	name := x.APIs[0]
@@ -123,9 +125,7 @@ func runOf(of string) string {
 // isAPIFailure reports whether an exchange failed by a fault of the API. An error status that the code caused does not
 // count.
 func isAPIFailure(x proxyapi.Exchange) bool {
-	// Code gives up many answers that have begun, such as streams of events.
-	isGivenUp := x.Outcome == proxyapi.OutcomeAborted && x.Status != 0
-	return x.Outcome != proxyapi.OutcomeServed && !isGivenUp || x.Status >= 500 ||
+	return x.Outcome != proxyapi.OutcomeServed || x.Status >= 500 ||
 		x.Status == 401 || x.Status == 403 || x.Status == 429
 }
 

@@ -85,6 +85,15 @@ func TestAPI(t *testing.T) {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
 		}
 	}
+	// Answers that code gives up are no successes either: they must not outweigh failures.
+	w = New(s, nil)
+	for range 20 {
+		w.handleEvent(exchange("a", proxyapi.OutcomeServed, 500))
+		w.handleEvent(exchange("a", proxyapi.OutcomeAborted, 200))
+	}
+	if got := s.take(); got != "a fails" {
+		t.Errorf("failures between streams: %q", got)
+	}
 }
 
 // TestSkill: changes that nobody made by hand are told, once an hour for each skill.

@@ -66,7 +66,7 @@ func tablesOf(modules []sandboxapi.Module) []runner.Table {
 	return out
 }
 
-// explainNoOperation reports that there is no such operation, and names the nearest one.
+// explainNoOperation rejects an unknown operation, and names the nearest one.
 func (l *Library) explainNoOperation(ctx context.Context, asked string, modules []sandboxapi.Module) string {
 	method, path, _ := strings.Cut(asked, " ")
 	text := "'" + asked + "' is no operation of "

@@ -90,7 +90,8 @@ func readSingleRequest(f bridgewire.ToBridge) (sendFunc, error) {
 }
 
 // sendOne sends one request and returns the result: exactly as the server wrote it if isExact is set or the SDK cannot
-// read it, and otherwise in the SDK's form, whose large numbers are rounded.
+// read it, and otherwise in the SDK's form, whose large numbers are rounded. A result that the capture has not recorded
+// always has the SDK's form.
 func (b *Bridge) sendOne(ctx context.Context, s serverConn, send sendFunc, isExact bool) (json.RawMessage, error) {
 	for again := true; ; again = false {
 		cs, err := s.ensureSession()

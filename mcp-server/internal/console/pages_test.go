@@ -94,7 +94,7 @@ func (b *busy) Status(context.Context) (operatorapi.Status, error) { return b.st
 
 func (b *busy) RunAfter(ctx context.Context, id string, after int64) (operatorapi.Detail, error) {
 	if strings.HasPrefix("r000009", id) { //nolint:gocritic // the store finds a run by the beginning of its ID
-		return operatorapi.Detail{Run: operatorapi.Run{ID: "r000009", State: operatorapi.Running}}, nil
+		return operatorapi.Detail{Run: operatorapi.Run{ID: "r000009", State: operatorapi.Running}}, b.err
 	}
 	return b.memory.RunAfter(ctx, id, after)
 }
@@ -150,6 +150,7 @@ func TestPages(t *testing.T) {
 		{"POST runs/r000001/stop", "", nil, on, 409, []string{"has ended", "!cancel"}},
 		{"POST runs/r000009/stop", "", nil, on, 200, []string{"{}", "cancel r000009"}}, // of another replica
 		{"POST runs/r00000/stop", "", nil, on, 409, []string{"has ended", "!cancel"}},
+		{"POST runs/r000009/stop", "", broken, on, 502, []string{"!has ended", "!cancel"}},
 		{"GET exchanges?api=crm&limit=7&cursor=c", "", nil, on, 200, []string{`"next":"n"`, "exchanges crm 7 c"}},
 		{"GET alerts", "", nil, on, 200, []string{`"number":7`, "alerts false"}},
 		{"GET alerts?unseen=1", "", nil, on, 200, []string{"alerts true"}},

@@ -306,6 +306,9 @@ func TestRemoved(t *testing.T) {
 	if found() == 0 {
 		t.Fatal("the text is not in the files: what is searched for below proves nothing")
 	}
+	if n, err := s.RemoveRuns(t.Context(), operatorapi.RunFilter{Grep: "---"}); err == nil || n != 0 {
+		t.Fatalf("a text without a word removed %d runs: %v", n, err)
+	}
 	if n, err := s.RemoveRuns(t.Context(), operatorapi.RunFilter{Run: "r1"}); err != nil || n != 1 {
 		t.Fatalf("removed %d: %v", n, err)
 	}

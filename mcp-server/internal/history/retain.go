@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/codeforge-mcp/codeforge/mcp-server/operatorapi"
@@ -353,6 +355,10 @@ func removeRun(ctx context.Context, tx *writeTransaction, id string) error {
 // RemoveRuns removes the finished runs that match the filter, with their content and exchanges, and returns their
 // number. The sums still count their traffic.
 func (s *Store) RemoveRuns(ctx context.Context, f operatorapi.RunFilter) (int, error) {
+	// ListRuns ignores such a text, and this would remove every run.
+	if f.Grep != "" && strings.TrimSpace(extractWords(f.Grep)) == "" {
+		return 0, fmt.Errorf("the text %.40q has no letter or digit", f.Grep)
+	}
 	f.Limit = maxLimit
 	n := 0
 	for cursor := ""; ; {

@@ -159,7 +159,7 @@ func (s *Store) removeDrafts() {
 	names, _ := dir.Readdirnames(maxEntries) // later ones can wait
 	for _, name := range names {
 		// The seed marker has the same prefix and stays.
-		if strings.HasPrefix(name, temporary) && name != seeded {
+		if strings.HasPrefix(name, temporary) && name != SeedMarker {
 			_ = s.root.Remove(name) // a folder with content stays
 		}
 	}
@@ -193,8 +193,8 @@ func (s *Store) DeleteSkill(name string) error {
 	return nil
 }
 
-// seeded is the file that marks a directory as seeded.
-const seeded = ".codeforge-seeded"
+// SeedMarker is the file that marks a directory as seeded.
+const SeedMarker = ".codeforge-seeded"
 
 // SeedSkills writes the shipped skills into a directory that has never been seeded. Existing files stay, and skills
 // that the user deleted do not return. It returns the number of written skills.
@@ -203,7 +203,7 @@ func (s *Store) SeedSkills(shipped fs.FS) (int, error) {
 		return s.seedDatabase(shipped)
 	}
 	// O_EXCL decides which of two processes seeds.
-	mark, err := s.root.OpenFile(seeded, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
+	mark, err := s.root.OpenFile(SeedMarker, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fileMode)
 	if errors.Is(err, fs.ErrExist) {
 		return 0, nil
 	}
@@ -223,7 +223,7 @@ func (s *Store) seedDatabase(shipped fs.FS) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
 	defer cancel()
-	_, err := s.mirror.of.Write(ctx, seeded, nil, database.Absent)
+	_, err := s.mirror.of.Write(ctx, SeedMarker, nil, database.Absent)
 	if errors.Is(err, database.ErrConflict) {
 		return 0, nil
 	}

@@ -93,6 +93,9 @@ func (s *Surface) deleteSkill(_ context.Context, req *mcp.CallToolRequest) (*mcp
 	who, _, _ := clientInfo(req.Session)
 	s.recordChange(operatorapi.SkillVersion{Skill: name, By: operatorapi.ByTool, Client: who, Deleted: true})
 	s.shelf.refreshResources()
+	if s.cfg.Skills.IsPinned(name) { // a tenant's own skill, which the shared one hid
+		return textResult("Your own skill " + name + " was deleted. The pinned skill of this name stays."), nil
+	}
 	return textResult("Skill " + name + " was deleted."), nil
 }
 

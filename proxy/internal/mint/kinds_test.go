@@ -32,6 +32,7 @@ import (
 	"github.com/codeforge-mcp/codeforge/internal/secret"
 	"github.com/codeforge-mcp/codeforge/internal/sigv4"
 	"github.com/codeforge-mcp/codeforge/internal/testkit"
+	"github.com/codeforge-mcp/codeforge/proxy/credentialapi"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/policy"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/renewedvalues"
 	"github.com/codeforge-mcp/codeforge/proxy/internal/upstream"
@@ -776,6 +777,28 @@ func TestActivatedLater(t *testing.T) {
 	m.wg.Wait()
 	text, n := m.conf.Values.LayerOver(nil).ReplaceAll("hunter2-password hunter2-fetched", func(int) string { return "NAME" })
 	if text != "NAME NAME" || n != 2 {
+		t.Errorf("before the first use: %s", text)
+	}
+}
+
+// TestSuppliedLater: a value of a secret manager that waits for a command's value is known before its first use.
+// Promise: scrubbed-before-use
+func TestSuppliedLater(t *testing.T) {
+	s := &server{answer: func(req *http.Request, _ string) (int, string) {
+		if req.Header.Get("X-Vault-Token") != "hunter2-supplied" {
+			return 403, "{}"
+		}
+		return 200, `{"key": "hunter2-fetched"}`
+	}}
+	m, _, _, _ := minter(t, s, map[string]string{
+		"vault/config.json": config(t, "vault.example.com", `{"VAULT_TOKEN": {"command": ["vault", "print", "token"], "ttl": "15m"}}`),
+		"db/config.json": config(t, "db.example.com", `{"DB_TOKEN": {"fetch": {"url": "https://vault.example.com/v1",
+			"headers": {"X-Vault-Token": "VAULT_TOKEN"}, "json": "/key"}}}`),
+	})
+	m.wg.Wait() // the fetch, which lacks its credential
+	testkit.Must(t, m.SupplyValue("VAULT_TOKEN", credentialapi.SuppliedValue{Value: "hunter2-supplied"}))
+	m.wg.Wait()
+	if text, _ := m.conf.Values.LayerOver(nil).ReplaceAll("hunter2-fetched", func(int) string { return "NAME" }); text != "NAME" {
 		t.Errorf("before the first use: %s", text)
 	}
 }

@@ -765,6 +765,12 @@ func TestSupply(t *testing.T) {
 	if due := w.ListCredentials()[0].DueAt; due == nil || due.After(end.Add(-renewBefore)) || !due.After(w.clock.now()) {
 		t.Errorf("due at %v, ends at %v", due, end)
 	}
+	// A program may return its cached value until the end. That is no failure, and asking again would not help.
+	w.clock.move(time.Hour - 20*time.Second)
+	testkit.Must(t, w.SupplyValue(loginName, credentialapi.SuppliedValue{Value: "supplied-canary-2", ExpiresAt: &end}))
+	if due := w.ListCredentials()[0].DueAt; due == nil || !due.Equal(end) {
+		t.Errorf("with a repeated value, due at %v, ends at %v", due, end)
+	}
 }
 
 // TestRemovedMeanwhile: a configuration that is away for a moment, as while an editor writes it, loses no login: what

@@ -58,10 +58,17 @@ func (m *Minter) SupplyValue(name string, v credentialapi.SuppliedValue) error {
 	if s != nil {
 		conf = s.conf
 	}
-	m.mu.Unlock()
 	c, isCommand := conf.Mint.(*catalog.Command)
-	if !isCommand {
+	isRepeated := isCommand && v.ExpiresAt != nil && s.kept.isUntil(v.Value, *v.ExpiresAt)
+	if isRepeated {
+		s.renewAt = *v.ExpiresAt // asking again before the end would bring the same value
+	}
+	m.mu.Unlock()
+	switch {
+	case !isCommand:
 		return errNotCommand
+	case isRepeated:
+		return nil
 	}
 	now := m.wallTime()
 	g := grant{Access: v.Value, Life: c.TTL.Duration(), Stale: staleSource}
@@ -129,7 +136,7 @@ func (s *credentialState) describeState(now time.Time) credentialapi.Credential 
 	default:
 		c.State = credentialapi.StateUnused
 	}
-	// Also with an end of its own, a value is due before its end.
+	// A value that expires is due before it expires.
 	if due := s.renewAt; isCommand && !due.IsZero() {
 		c.DueAt = &due
 	}

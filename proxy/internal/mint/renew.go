@@ -331,7 +331,19 @@ func (m *Minter) storeAndPublish(s *credentialState, serial int, next storedToke
 		return newUnavailable(detailTooMany)
 	}
 	s.kept, s.renewAt = next, renewalTime(next)
+	m.startDependants(s.name)
 	return nil
+}
+
+// startDependants obtains the values of secret managers that have waited for a credential, for the reason of
+// obtainAhead. The caller holds mu.
+func (m *Minter) startDependants(name string) {
+	for _, s := range m.states {
+		f, isFetch := s.conf.Mint.(*catalog.Fetch)
+		if isFetch && s.api.Active && s.kept.Access == "" && slices.Contains(f.Uses, name) {
+			m.startRenewal(s)
+		}
+	}
 }
 
 // saveValue stores a value with commit, unless another change has happened since serial.

@@ -41,6 +41,11 @@ type storedToken struct {
 	Client *client `json:"client,omitempty"`
 }
 
+// isUntil reports whether the value is the current one, with this end.
+func (k storedToken) isUntil(value string, end time.Time) bool {
+	return k.Access == value && k.Expires != nil && k.Expires.Equal(end)
+}
+
 // maxStored is the largest stored file in bytes.
 const maxStored = 128 << 10
 

@@ -29,7 +29,7 @@ func killOwnProcesses() error {
 	return nil
 }
 
-// printRemovedBytes prints the bytes of removed files of a device that this process's user still has open.
+// printRemovedBytes prints the bytes of removed files of a device that this process's user still holds.
 func printRemovedBytes(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("unnamed: want the number of a device")
@@ -47,7 +47,7 @@ func printRemovedBytes(args []string, stdout io.Writer) error {
 }
 
 // printUsage prints the bytes in a directory of this process's user, plus those of removed files on its file system
-// that the user still has open.
+// that the user still holds.
 func printUsage(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: want a directory")

@@ -150,7 +150,7 @@ func (p *Interpreter) Failure() error { return p.failure }
 // EndSignal is closed when the interpreter and all its processes have ended.
 func (p *Interpreter) EndSignal() <-chan struct{} { return p.process.DoneSignal() }
 
-// RemovedBytes returns the bytes of removed files that the run's processes still have open on a device.
+// RemovedBytes returns the bytes of removed files that the run's processes still hold on a device.
 func (p *Interpreter) RemovedBytes(device uint64) int64 { return p.process.RemovedBytes(device) }
 
 // CountWritten counts the files that the run has changed in a directory since a time.

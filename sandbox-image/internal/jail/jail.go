@@ -126,7 +126,7 @@ type Process interface {
 	MainPID() int
 	// Memory returns the memory of all processes of the slot, in bytes. Valid after CheckConfinement.
 	Memory() int64
-	// RemovedBytes returns the bytes of removed files that the slot's processes still have open on a device.
+	// RemovedBytes returns the bytes of removed files that the slot's processes still hold on a device.
 	RemovedBytes(device uint64) int64
 	// CountWritten is quota.CountWritten of the slot's user: the files that this user changed in a directory since a time.
 	CountWritten(dir string, since time.Time, enough int64) quota.FileCount

@@ -114,7 +114,7 @@ func fileTime() time.Time {
 
 // Probe measures files of a run that sandboxd cannot see.
 type Probe struct {
-	// Unnamed returns the bytes of removed files that the run's processes still have open on a device. It is called only
+	// Unnamed returns the bytes of removed files that the run's processes still hold on a device. It is called only
 	// if the file system has grown.
 	Unnamed func(device uint64) int64
 	// Written is the function Written, run as the slot's user. It is called only if the run has closed a directory.

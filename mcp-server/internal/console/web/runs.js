@@ -122,7 +122,7 @@ export function Runs() {
         <${Switch} label="Which runs" value=${chosenFilter} on=${chooseState} choices=${FILTERS.map(([v, t]) => [v, t, v === "" && list.total ? formatNumber(list.total) : undefined])} />
       </div>
       ${list.runs.length ? html`<${VirtualList} label="Runs, newest first" count=${list.runs.length} height=${58} row=${renderRow} near=${loadMore} chosen=${list.runs.findIndex((r) => r.run === chosen)} />`
-        : html`<div class="pad"><${DataState} state=${{ error: list.error, data: !list.busy || null }} empty=${q ? "No run matches." : "No run yet. Three steps lead to the first:"} /></div>${!q && !list.busy && !list.error && html`<${FirstSteps} />`}`}
+        : html`<div class="pad"><${DataState} state=${{ error: list.error, data: !list.busy && list.filter === q || null }} empty=${q ? "No run matches." : "No run yet. Three steps lead to the first:"} /></div>${!q && list.filter === q && !list.busy && !list.error && html`<${FirstSteps} />`}`}
     </section>
     ${chosen ? html`<${Run} key=${chosen} id=${chosen} />` : html`<div class="page"></div>`}
   </main>`;
